@@ -87,6 +87,7 @@ static inline bool amx_execute(const amx_instruction *i) {
     case 0x490 | 3 << 1:
         amx_zero(i->reg);
         return true;
+    case 0x4b0 | 1 << 1 | 1: /* TILELOADDT1 */
     case 0x4b0 | 3 << 1 | 1:
         amx_load(i->reg, i->base, i->stride);
         return true;

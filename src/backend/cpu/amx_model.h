@@ -52,6 +52,10 @@ static inline void amx_load(int tile, const void *p, size_t stride) {
     }
 }
 
+static inline void amx_load_once(int tile, const void *p, size_t stride) {
+    amx_load(tile, p, stride);
+}
+
 static inline void amx_store(int tile, void *p, size_t stride) {
     assert(amx_has_shape(&amx_here.config, tile));
     for (size_t r = 0; r < amx_here.config.rows[tile]; r++) {

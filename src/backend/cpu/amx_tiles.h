@@ -8,6 +8,7 @@
  *
  *   amx_load(tile, p, stride)   rows from p, p + stride..; clears the rest of the 64
  *                               bytes of a row and of the 16 rows
+ *   amx_load_once               the same, of what need not stay in the L1
  *   amx_store(tile, p, stride)  rows to p, p + stride..
  *   amx_zero(tile)              clears a tile
  *   amx_dot(sums, a, b)         sums[r][c] += the products of 4 int8 of a[r] with 4 of b,
@@ -58,6 +59,12 @@ static inline void amx_release(void) {
     do {                                                                                                     \
         AMX_ORDER(p);                                                                                        \
         _tile_loadd(tile, p, stride);                                                                        \
+        AMX_ORDER(p);                                                                                        \
+    } while (0)
+#define amx_load_once(tile, p, stride)                                                                       \
+    do {                                                                                                     \
+        AMX_ORDER(p);                                                                                        \
+        _tile_stream_loadd(tile, p, stride);                                                                 \
         AMX_ORDER(p);                                                                                        \
     } while (0)
 #define amx_store(tile, p, stride)                                                                           \

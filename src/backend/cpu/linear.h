@@ -106,13 +106,15 @@ typedef struct linear_run {
 
 /* Part of a product: some column blocks of w. next: blocks of the same layout that the
  * thread will probably read next, or NULL; a kernel may prefetch them but must not read
- * them, as the guess can be wrong. soon: other memory that the thread reads after the
- * product; a kernel that is compute-bound may prefetch it. */
+ * them, as the guess can be wrong. is_near: the thread has probably just read the part's
+ * blocks for other rows, so that they are in its L2. soon: other memory that the thread
+ * reads after the product; a kernel that is compute-bound may prefetch it. */
 typedef struct linear_part {
     const linear *w;
     int32_t block0, n_blocks;
     const uint8_t *next;
     int32_t n_soon;
+    bool is_near;
     const linear_run *soon; /* [n_soon] */
 } linear_part;
 
@@ -133,6 +135,8 @@ typedef struct linear_kernels {
     /* Whether tasks of many rows have LINEAR_WIDE_BLOCKS: products so fast that reading
      * the rows from beyond the L2 for fewer columns would slow them. */
     bool is_wide;
+    /* The number of rows from which products of INT8 prefetch their results; 0: none do. */
+    int32_t prefetches_from;
 } linear_kernels;
 
 extern const linear_kernels linear_plain;

@@ -1,7 +1,7 @@
 /* Products of INT8 weights with AMX tiles. Part of linear_amx.inc.h. A pass multiplies up
  * to 32 rows with two blocks. Tiles 0 and 1 hold the sums of its first 16 rows with each
  * block, tiles 2 and 3 those of the others; 4 and 5 hold rows, 6 and 7 weights. Each pass
- * also prefetches its share of the next blocks. */
+ * also prefetches its results, and its share of the next blocks if they are not near. */
 #define AMX_PASS_ROWS (2 * AMX_ROWS)
 #define AMX_STEP      AMX_BYTES          /* values of k per step */
 #define STEP_BYTES    (AMX_STEP * LANES) /* weight bytes per block */
@@ -21,7 +21,7 @@ typedef struct int8_pass {
 
 INLINE void int8_step(const int8_pass *p, int32_t k, const uint8_t *w, size_t block_bytes) {
     const uint8_t *x = p->x.data + k;
-    amx_load(4, x, p->x.stride);
+    amx_load_once(4, x, p->x.stride);
     amx_load(6, w, AMX_BYTES);
     amx_dot(0, 4, 6);
     if (p->n_blocks > 1) {
@@ -29,7 +29,7 @@ INLINE void int8_step(const int8_pass *p, int32_t k, const uint8_t *w, size_t bl
         amx_dot(1, 4, 7);
     }
     if (p->n_rows[1] > 0) {
-        amx_load(5, x + (size_t)p->n_rows[0] * p->x.stride, p->x.stride);
+        amx_load_once(5, x + (size_t)p->n_rows[0] * p->x.stride, p->x.stride);
         amx_dot(2, 5, 6);
         if (p->n_blocks > 1) {
             amx_dot(3, 5, 7);
@@ -41,6 +41,14 @@ INLINE void int8_prefetch(const int8_pass *p, int32_t k) {
     for (int32_t i = 0; i < p->n_blocks && p->next != NULL; i++) {
         for (int32_t line = p->line0; line < p->line1; line++) {
             __builtin_prefetch(p->next + (size_t)i * p->block_bytes + (size_t)k * LANES + line * 64, 0, 2);
+        }
+    }
+}
+
+INLINE void int8_prefetch_results(int32_t n_rows, int32_t n_blocks, const float *y, int32_t y_stride) {
+    for (int32_t r = 0; r < n_rows; r++) {
+        for (int32_t i = 0; i < n_blocks; i++) {
+            __builtin_prefetch(y + r * y_stride + i * LANES, 1);
         }
     }
 }
@@ -115,6 +123,7 @@ static void int8_passes(int8_pass *p, const linear *w, row_view x, int32_t n_row
             int8_configure(p);
             *n_before = n;
         }
+        int8_prefetch_results(n, p->n_blocks, y + row * y_stride, y_stride);
         int8_sums(p, w->layout.k_padded, sums);
         int8_scale(p, w->layout.n_in, scales, sums, y + row * y_stride, y_stride);
         row += n;
@@ -131,6 +140,15 @@ static void int8_ends(const linear *w, const uint8_t *blocks, int32_t n_blocks, 
     }
 }
 
+/* The blocks to prefetch while block i and the next one are multiplied; NULL: they are
+ * near. */
+INLINE const uint8_t *int8_next(const linear_part *part, int32_t i) {
+    if (i + 2 < part->n_blocks) {
+        return part->is_near ? NULL : linear_block(part->w, part->block0 + i + 2);
+    }
+    return part->next != linear_block(part->w, part->block0) ? part->next : NULL;
+}
+
 static void product_int8_amx(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                              void *scratch) {
     const linear *w = part->w;
@@ -140,7 +158,7 @@ static void product_int8_amx(const linear_part *part, row_view x, int32_t n_rows
                        .blocks = linear_block(w, part->block0 + i),
                        .block_bytes = w->layout.block_bytes,
                        .ends = scratch,
-                       .next = i + 2 < part->n_blocks ? linear_block(w, part->block0 + i + 2) : part->next};
+                       .next = int8_next(part, i)};
         if (w->layout.k_padded % AMX_STEP != 0) {
             int8_ends(w, p.blocks, p.n_blocks, scratch);
         }

@@ -367,13 +367,20 @@ static void linear_ops_prefetch(const float *out, int32_t n_rows, int32_t n_colu
     }
 }
 
+/* Whether the product of n_rows rows prefetches its results itself. */
+static bool product_prefetches(const cpu_backend *b, const linear *w, int32_t n_rows) {
+    const int32_t from = b->linear->prefetches_from;
+    return w->format == ROWS_TOKEN && from > 0 && n_rows >= from;
+}
+
 static void product_task(void *context, int32_t task, int32_t worker) {
     product_job *job = context;
     adapter_shrink_some(&job->shrink);
     const int32_t first = task % job->n_parts * TASK_ROWS,
                   end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
     int32_t use;
-    const linear_part part = part_of_task(job, task / job->n_parts, &use);
+    linear_part part = part_of_task(job, task / job->n_parts, &use);
+    part.is_near = task % job->n_parts >= thread_pool_size(job->b->thread_pool);
     int32_t column0 = part.block0 * PACK_LANES, stride = part.n_blocks * PACK_LANES;
     int32_t n_columns = part.w->layout.n_out - column0 < stride ? part.w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_FLOATS;
@@ -384,11 +391,12 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         int32_t n_rows = end - row0 < LINEAR_TILE_ROWS ? end - row0 : LINEAR_TILE_ROWS;
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
         float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
-        if (!job->is_streamed) {
+        if (!job->is_streamed && !(is_direct && product_prefetches(job->b, part.w, n_rows))) {
             linear_ops_prefetch(out, n_rows, n_columns / columns_a_float, width);
         }
         const linear_part after = row0 + n_rows < end ? part : part_after(job, task);
-        const linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
+        linear_part second = part;
+        second.w = job->weights[1];
         tile_product(job, use, part, job->end == END_GATE_UP ? &second : &after, row0, n_rows,
                      is_direct ? out : y, is_direct ? width : stride, worker);
         if (job->end == END_GATE_UP) {
