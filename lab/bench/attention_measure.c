@@ -13,10 +13,6 @@
 
 enum { LINE = 64, SIDE_BY_SIDE = 4, AHEAD_BYTES = 32768 };
 
-static int32_t read_pieces_divide_up(int32_t a, int32_t b) {
-    return (a + b - 1) / b;
-}
-
 /* Writes the addresses of one layer's pieces to `at`. Returns their number. */
 static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pages, int32_t n_pages,
                           const uint8_t **at) {
@@ -37,11 +33,11 @@ static int32_t list_layer(const cpu_backend *c, int32_t layer, const int32_t *pa
 }
 
 /* Lists the pieces of n_tokens tokens in these pages; all of the backend's layers are
- * alike. Free with pieces_free. */
+ * alike. Free out->at. */
 static quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens, pieces *out) {
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[0];
-    int32_t n_pages = read_pieces_divide_up(n_tokens, l->page_tokens);
+    int32_t n_pages = (int32_t)kv_pages_for(n_tokens, l->page_tokens);
     *out = (pieces){.n_layers = c->layout.n_caches,
                     .n = 2 * l->n_heads * n_pages,
                     .bytes = l->page_tokens * (l->key.row_bytes + l->key.scale_bytes)};
@@ -51,11 +47,6 @@ static quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_
         list_layer(c, layer, pages, n_pages, out->at + (int64_t)layer * out->n);
     }
     return QUIRE_OK;
-}
-
-static void pieces_free(pieces *p) {
-    mem_free(p->at);
-    *p = (pieces){0};
 }
 
 static uint64_t read_pieces_load(const uint8_t *p) {
@@ -216,8 +207,8 @@ static quire_err attention_measure_open_arrays(stage *s) {
     return s->pages && s->positions && s->slots && s->seqs && s->work ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-static quire_err stage_open(const attention_shape *shape, const attention_machine *m, int32_t page_tokens,
-                            stage *s, quire_error *err) {
+static quire_err stage_open_all(const attention_shape *shape, const attention_machine *m, int32_t page_tokens,
+                                stage *s, quire_error *err) {
     int64_t bytes = attention_bytes(shape),
             n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
     const model_desc d = desc_of(shape, n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS);
@@ -255,6 +246,15 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
                                                                 s->b->ops->n_workers(s->b)},
                                               &s->cascade)
                                : QUIRE_OK;
+}
+
+static quire_err stage_open(const attention_shape *shape, const attention_machine *m, int32_t page_tokens,
+                            stage *s, quire_error *err) {
+    quire_err e = stage_open_all(shape, m, page_tokens, s, err);
+    return e == QUIRE_NO_MEMORY
+               ? err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens",
+                         (int)shape->n_seqs, (int)shape->n_tokens)
+               : e;
 }
 
 /* Makes the step that computes rows from..from + n of every sequence. */
@@ -308,14 +308,14 @@ static double run_us(stage *s, int32_t n_threads) {
     return (double)took / n;
 }
 
-/* Writes the page ids 0..n_pages in an order drawn with a fixed seed. */
-static void attention_measure_scatter(int32_t n_pages, page_id *pages) {
-    model_runner_scatter(1, n_pages, &pages->v);
+/* Gives the first n entries of the tables all pages in an order drawn with a fixed seed. */
+static void scatter(stage *s, int32_t n) {
+    model_runner_scatter(1, n, &s->pages->v);
 }
 
-static void put_in_order(int32_t n_pages, page_id *pages) {
-    for (int32_t i = 0; i < n_pages; i++) {
-        pages[i].v = i;
+static void put_in_order(stage *s, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        s->pages[i].v = i;
     }
 }
 
@@ -328,22 +328,22 @@ static quire_err open_ways(const attention_shape *shape, const attention_machine
         e = stage_open(shape, m, page_tokens[w], &ways[w], err);
     }
     if (e == QUIRE_OK) {
-        put_in_order(shape->n_seqs * ways[1].pages_each, ways[1].pages);
-        (m->in_order ? put_in_order : attention_measure_scatter)(shape->n_seqs * ways[0].pages_each,
-                                                                 ways[0].pages);
-    } else if (e == QUIRE_NO_MEMORY) {
-        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens",
-                (int)shape->n_seqs, (int)shape->n_tokens);
+        put_in_order(&ways[1], shape->n_seqs * ways[1].pages_each);
+        (m->in_order ? put_in_order : scatter)(&ways[0], shape->n_seqs * ways[0].pages_each);
     }
     return e;
+}
+
+/* Times run `run` of n_ways alternating ones on s. */
+static void time_run(stage *s, const attention_machine *m, int32_t run, int32_t n_ways, double *least) {
+    double us = run_us(s, m->n_threads);
+    *least = run < n_ways || us < *least ? us : *least;
 }
 
 /* Runs the two ways alternately and returns the least time of each. */
 static void time_ways(stage ways[N_WAYS], const attention_machine *m, double *const least[N_WAYS]) {
     for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
-        int w = run % N_WAYS;
-        double us = run_us(&ways[w], m->n_threads);
-        *least[w] = run < N_WAYS || us < *least[w] ? us : *least[w];
+        time_run(&ways[run % N_WAYS], m, run, N_WAYS, least[run % N_WAYS]);
     }
 }
 
@@ -394,7 +394,7 @@ quire_err attention_measure_reading(const attention_shape *shape, const attentio
         *least[w] = us < *least[w] ? us : *least[w];
     }
     for (int w = 0; w < N_WAYS; w++) {
-        pieces_free(&lists[w]);
+        mem_free(lists[w].at);
     }
     close_ways(ways);
     return e;
@@ -418,20 +418,14 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
     quire_err e = stage_open(shape, m, PAGE_TOKENS, &s, err);
     if (e == QUIRE_OK) {
         int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_caches;
-        *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
-        attention_measure_scatter(s.n_pages, s.pages);
+        scatter(&s, s.n_pages);
         lay_out(&s);
         for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* the two ways alternate */
-            double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
             s.cascades = run % 2 == 1;
-            double us = run_us(&s, m->n_threads);
-            *least = us < *least ? us : *least;
+            time_run(&s, m, run, 2, s.cascades ? &out->cascade_us : &out->each_us);
             step_of(&s, shape->n_tokens - 1, 1, &step);
             *(s.cascades ? &out->cascade_bytes : &out->each_bytes) = token_bytes * batch_read_tokens(&step);
         }
-    } else if (e == QUIRE_NO_MEMORY) {
-        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens",
-                (int)shape->n_seqs, (int)shape->n_tokens);
     }
     stage_close(&s);
     return e;
@@ -445,8 +439,7 @@ static void run_mods(stage *s, const attention_machine *m, attn_mods *const mods
         s->spec.causal = way % 2 == 0;
         s->spec.window = way == 2 ? ATTENTION_WINDOW : 0;
         s->mods = way % 2 == 1 ? mods[way / 2] : NULL;
-        double us = run_us(s, m->n_threads);
-        *least[way] = run < 4 || us < *least[way] ? us : *least[way];
+        time_run(s, m, run, 4, least[way]);
     }
 }
 
@@ -461,7 +454,7 @@ quire_err attention_measure_mods(const attention_shape *shape, const attention_m
         e = expr_compile_mods(&(expr_mods){.mask = str_of(masks[i])}, &mods[i], err);
     }
     if (e == QUIRE_OK) {
-        attention_measure_scatter(s.n_pages, s.pages);
+        scatter(&s, s.n_pages);
         run_mods(&s, m, mods, out);
     }
     attn_mods_drop(mods[0]);
@@ -484,8 +477,8 @@ quire_err attention_measure_bound(const attention_shape *shape, const attention_
     if (e == QUIRE_OK) {
         ways[0].spec.window = window;
         ways[0].spec.soft_cap = soft_cap;
-        attention_measure_scatter(ways[0].n_pages, ways[0].pages);
-        attention_measure_scatter(ways[1].n_pages, ways[1].pages);
+        scatter(&ways[0], ways[0].n_pages);
+        scatter(&ways[1], ways[1].n_pages);
         time_ways(ways, m, least);
     }
     close_ways(ways);

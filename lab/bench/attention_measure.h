@@ -9,11 +9,6 @@
 #include "base/err.h"
 #include "core/dtype.h"
 
-/* Reads a sequence's keys and values from their pages and does nothing else: a lower
- * bound for any attention over the same pages in this order. */
-
-struct backend; /* a CPU backend with open pages */
-
 /* A piece is what attention reads of a head in one page. Pieces are listed by layer, in
  * the order in which attention reads them: by chunk, then by head, keys before values. */
 typedef struct pieces {
@@ -26,8 +21,9 @@ typedef struct pieces {
  * pieces ahead. */
 enum { PIECES_WAYS = 4 };
 
-/* Loads from each cache line of a layer's pieces. Returns the sum, so that the loads are
- * not optimised away. */
+/* Loads from each cache line of a layer's pieces and does nothing else: a lower bound for
+ * any attention over them in this order. Returns the sum, so that the loads are not
+ * optimised away. */
 uint64_t pieces_read(const pieces *p, int32_t layer, int way);
 
 enum { ATTENTION_STEP_ROWS = 512 }; /* most rows of a sequence in a step */

@@ -14,10 +14,10 @@
  * each; most tries. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
-static quire_err client_open_engine(const quire_options *o, engine_ablations off, const quire_engine *beside,
-                                    client *out, quire_error *err) {
+quire_err client_open(const quire_options *o, engine_ablations off, const client *host, client *out,
+                      quire_error *err) {
     *out = (client){.failure = {.message = ""}};
-    TRY(engine_open_ablated(o, &off, beside, &out->engine, err));
+    TRY(engine_open_ablated(o, &off, host != NULL ? host->engine : NULL, &out->engine, err));
     out->info = quire_engine_info(out->engine);
     quire_err e = quire_queue_open(out->engine, &out->queue);
     if (e != QUIRE_OK) {
@@ -27,38 +27,24 @@ static quire_err client_open_engine(const quire_options *o, engine_ablations off
     return QUIRE_OK;
 }
 
-quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err) {
-    return client_open_engine(o, off, NULL, out, err);
-}
-
-quire_err client_open_beside(const client *host, const quire_options *o, client *out, quire_error *err) {
-    return client_open_engine(o, (engine_ablations){0}, host->engine, out, err);
-}
-
 void client_close(client *c) {
     quire_queue_close(c->queue);
     quire_engine_close(c->engine);
 }
 
-static quire_err client_set_fields(quire_request *r, int32_t n_output, const client_field *fields,
-                                   quire_error *err) {
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)n_output);
-    TRY(quire_request_set(r, "max_tokens", number, err));
-    for (; fields->name != NULL; fields++) {
-        TRY(quire_request_set(r, fields->name, fields->value, err));
-    }
-    return QUIRE_OK;
-}
-
 quire_err client_send_fields(client *c, const int32_t *ids, int32_t n, int32_t n_output,
                              const client_field *fields, sent *s, quire_error *err) {
     quire_request *request;
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", (int)n_output);
     s->n_output = n_output;
     s->n_seen = s->n_first = s->n_looks = 0;
     s->done = false;
     TRY(quire_request_ids(c->engine, ids, (size_t)n, &request, err));
-    quire_err e = client_set_fields(request, n_output, fields, err);
+    quire_err e = quire_request_set(request, "max_tokens", number, err);
+    for (; e == QUIRE_OK && fields->name != NULL; fields++) {
+        e = quire_request_set(request, fields->name, fields->value, err);
+    }
     if (e != QUIRE_OK) {
         quire_request_free(request);
         return e;

@@ -38,9 +38,9 @@ typedef struct client_field {
 /* One run; *speed as from client_decode_speed. */
 typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
-quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err);
-/* Opens an engine beside another one. */
-quire_err client_open_beside(const client *host, const quire_options *o, client *out, quire_error *err);
+/* host: opens the engine beside this one; NULL: by itself. */
+quire_err client_open(const quire_options *o, engine_ablations off, const client *host, client *out,
+                      quire_error *err);
 void client_close(client *c);
 /* Sends prompt ids[0..n) with these fields, for at most n_output tokens. *s must not move
  * until the request is done. */

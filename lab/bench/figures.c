@@ -1,6 +1,7 @@
 #include "lab/bench/figures.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -11,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 #include "core/kv_layout.h"
 
 figure figure_of(const double *values, int32_t n) {
@@ -57,6 +57,13 @@ str figures_next_line(str *text) {
     return line;
 }
 
+quire_err figures_write_file(const char *path, const strbuf *bytes, quire_error *err) {
+    FILE *f = fopen(path, "wb");
+    bool is_good = f != NULL && fwrite(bytes->p, 1, bytes->n, f) == bytes->n;
+    is_good = (f == NULL || fclose(f) == 0) && is_good;
+    return is_good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+}
+
 static const char *figures_row_name(const void *rows, size_t row_bytes, int32_t i) {
     return *(const char *const *)(const void *)((const char *)rows + (size_t)i * row_bytes);
 }
@@ -86,12 +93,6 @@ quire_err figures_parse_names(const char *flag, const char *text, const void *ro
     }
     return is_good ? QUIRE_OK
                    : err_set(err, QUIRE_INVALID, -1, "%s %s: must be all or some of %s", flag, text, names);
-}
-
-quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err) {
-    out[0] = thread_pool_cpus();
-    *n = 1;
-    return text != NULL ? figures_parse_list("--threads", text, out, n, err) : QUIRE_OK;
 }
 
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n,
@@ -124,15 +125,6 @@ int64_t figures_time_us(int32_t n_threads) {
 
 const char *figures_time_name(int32_t n_threads) {
     return n_threads == 1 ? "processor time" : "wall time";
-}
-
-const char *figures_times_name(const int32_t *n_threads, int32_t n) {
-    int32_t n_ones = 0;
-    for (int32_t i = 0; i < n; i++) {
-        n_ones += n_threads[i] == 1;
-    }
-    return n_ones > 0 && n_ones < n ? "processor time with one thread, wall time with more"
-                                    : figures_time_name(n_threads[0]);
 }
 
 static int ascending(const void *a, const void *b) {

@@ -47,8 +47,6 @@ figure figure_of(const double *values, int32_t n);
 /* Parses "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST. INVALID
  * names the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
-/* The same for numbers of threads; NULL: one per core. */
-quire_err figures_parse_threads(const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* The same for tokens per page: powers of two up to KV_MAX_PAGE_TOKENS. */
 quire_err figures_parse_pages(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
 /* Parses a list of different names, "q4_0,int8", or "all", into their indices in rows[0..n_rows)
@@ -62,6 +60,8 @@ quire_err figures_parse_names(const char *flag, const char *text, const void *ro
 str figures_next_word(const char **list);
 /* Removes and returns the first line of *text, without its newline. */
 str figures_next_line(str *text);
+/* Writes a whole file. QUIRE_IO: err names it. */
+quire_err figures_write_file(const char *path, const strbuf *bytes, quire_error *err);
 /* The largest of values[0..n); 0 if n is 0. */
 int32_t figures_largest(const int32_t *values, int32_t n);
 
@@ -71,9 +71,6 @@ int32_t figures_largest(const int32_t *values, int32_t n);
 int64_t figures_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
-/* The same for figures with n_threads[0..n) threads: both names if there are both. */
-const char *figures_times_name(const int32_t *n_threads, int32_t n);
-
 /* The quantile `part` (0..1) of values[0..n); 0.5 is the median. Sorts values. */
 double figures_percentile(double *values, int32_t n, double part);
 

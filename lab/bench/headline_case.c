@@ -133,13 +133,9 @@ typedef struct measuring {
     runner_part *parts;       /* [max_seqs] */
 } measuring;
 
-static int32_t headline_cost_pages_for(int32_t n_tokens) {
-    return (int32_t)kv_pages_for(n_tokens, HEADLINE_PAGE);
-}
-
 static void headline_cost_add_measure(measuring *k, measure m) {
     int32_t each = m.first + (m.decodes ? 1 : m.n_rows);
-    if (each <= k->o->max_len && (int64_t)m.n_seqs * headline_cost_pages_for(each) <= k->o->n_pages &&
+    if (each <= k->o->max_len && m.n_seqs * kv_pages_for(each, HEADLINE_PAGE) <= k->o->n_pages &&
         k->n < MAX_MEASURES) {
         k->measures[k->n++] = m;
     }
@@ -164,7 +160,7 @@ static void headline_cost_choose(measuring *k) {
 }
 
 static quire_err headline_cost_run_step(measuring *k, const measure *m) {
-    int32_t rows = m->decodes ? 1 : m->n_rows, each = headline_cost_pages_for(m->first + rows);
+    int32_t rows = m->decodes ? 1 : m->n_rows, each = (int32_t)kv_pages_for(m->first + rows, HEADLINE_PAGE);
     for (int32_t i = 0; i < m->n_seqs; i++) {
         k->parts[i] = (runner_part){.tokens = k->tokens,
                                     .first = m->first,
@@ -321,7 +317,7 @@ const char *headline_way_name(headline_way w) {
 
 /* Most rates beyond those given; most repeated runs of one load, and of all. */
 enum { MAX_WIDER = 6, MAX_AGAIN = 3, MOST_AGAIN = HEADLINE_N_WAYS };
-static const double HIGHER = 1.4, LOWER = 1.6;
+static const double HIGHER = 1.4, LOWER = 1.6, TIMES_IDLE = 3; /* the bound, in latencies of an idle server */
 
 /* One way of serving: how its next load is run, and its case. */
 typedef struct serving_way {
@@ -410,7 +406,7 @@ static quire_err headline_run_load(const serving_way *w, double rate, headline_l
     }
     for (int32_t i = 0; i < w->o->n_draws; i++) {
         headline_load load;
-        arrivals_space(w->o->t, 1, w->o->seed + (uint64_t)i);
+        arrivals_space(w->o->t, 1, (uint64_t)i + 1);
         TRY(run_draw(w, rate, &load, err));
         headline_load_mean(out, i, &load);
     }
@@ -514,8 +510,8 @@ static double requests_s(const trace *t, const headline_load *burst) {
 
 static double bound_of(const headline_case_options *o, const headline_case *c, const cost_model *cost) {
     double n = o->t->n_requests;
-    return o->times_idle * headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n,
-                                                 (double)o->t->n_output_tokens / n, c->server.max_rows);
+    return TIMES_IDLE * headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n,
+                                              (double)o->t->n_output_tokens / n, c->server.max_rows);
 }
 
 /* Runs all requests at once several times, and takes the run with the median (lower

@@ -1,7 +1,7 @@
 /* One case of `quire bench headline`: requests of one kind, memory for a share of what
  * they would take if fully reserved, and every way of serving them, at rising rates:
  * executed, simulated with this machine's step cost, and simulated with a described
- * device's. */
+ * device's. Its figures are pure functions of what was served. */
 #ifndef LAB_BENCH_HEADLINE_CASE_H
 #define LAB_BENCH_HEADLINE_CASE_H
 
@@ -9,10 +9,6 @@
 #include "lab/bench/model_runner.h"
 #include "lab/sim/cost.h"
 #include "lab/sim/serving.h"
-
-/* The figures of `quire bench headline`, as pure functions of what was served: a load's
- * figures, the highest rate under a latency bound, and the time that a machine's step
- * cost allows for the work that a way of serving did. */
 
 /* The result of one load. Means over steps are means of counts, so they are exact if all
  * requests arrive at once. */
@@ -55,21 +51,16 @@ int32_t headline_median_run(const double *reached, int32_t n);
 /* Seconds per token of a request of mean lengths on an idle server. */
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);
 
-/* Measures what a step costs on this machine, by the clock and passes that `quire bench
- * headline` uses (one thread: its CPU time). Computes steps of known content; involves no
- * requests. */
-
 typedef struct headline_cost_options {
     int32_t n_pages, max_rows, max_seqs, max_len; /* memory in pages of HEADLINE_PAGE tokens */
     int32_t n_runs;                               /* runs per measurement, alternating */
 } headline_cost_options;
 
-/* *off: root mean square of the fit's relative errors. Overwrites b's pages. */
+/* Measures what a step costs on this machine, in steps of known content, by
+ * figures_time_us. *off: root mean square of the fit's relative errors. Overwrites b's
+ * pages. */
 quire_err headline_cost_measure(model_runner *b, const headline_cost_options *o, cost_model *out, double *off,
                                 quire_error *err);
-
-/* One load of `quire bench headline`: requests served one way at one arrival rate,
- * executed or simulated. */
 
 typedef enum headline_way {
     HEADLINE_STATIC,  /* padded batches, with room for the longest sequence per member */
@@ -118,11 +109,9 @@ typedef struct headline_case_options {
     trace *t;          /* arrivals of about one per second; redrawn if there are several draws */
     const trace *many; /* the same kind with enough requests for a queue to grow: for the device's rates */
     const cost_model *device; /* cost of the described device */
-    double times_idle;        /* bound as a multiple of an idle server's latency */
     const int32_t *rates; /* in percent of the simulated throughput, in requests per second, of all at once */
     int32_t n_rates;
     int32_t n_draws; /* draws of arrivals at each rate */
-    uint64_t seed;   /* seed of the first draw */
     /* executed runs of all at once, 1 to HEADLINE_MAX_RUNS; the one with the median share
      * of what step costs allow counts */
     int32_t n_runs;

@@ -343,8 +343,8 @@ static quire_err take_events(engine_run *c, quire_error *err) {
 /* Counts the sequences of the planned step, and their memory. */
 static void count_step(const engine_run *c) {
     const scheduler *s = &c->x.e->sched;
-    serving_result *r = c->r;
     step_work w = {0};
+    int64_t live = 0, reserved = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         const sched_task *t = s->tasks[i];
         double n = s->plan.items[i].n_rows;
@@ -353,14 +353,12 @@ static void count_step(const engine_run *c) {
         w.rows += n;
         w.out += t->kv.n_computed + s->plan.items[i].n_rows == t->n_known;
     }
-    serving_count_work(r, &w);
-    r->n_steps++;
-    r->step_running += s->n_running;
-    r->most_running = s->n_running > r->most_running ? s->n_running : r->most_running;
     for (int32_t i = 0; i < s->n_running; i++) {
-        r->step_live += s->running[i]->kv.tables[0].n_tokens;
-        r->step_reserved += (int64_t)kv_seq_pages(&s->running[i]->kv) * c->o->page_tokens;
+        live += s->running[i]->kv.tables[0].n_tokens;
+        reserved += (int64_t)kv_seq_pages(&s->running[i]->kv) * c->o->page_tokens;
     }
+    serving_count_step(c->r, s->n_running, live, reserved, 0);
+    serving_count_work(c->r, &w);
 }
 
 /* Runs one round of the engine's thread (engine/team.c). */

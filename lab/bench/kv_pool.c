@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/kv_seq.h"
@@ -51,17 +52,17 @@ const char *kv_op_name(kv_op op) {
     return names[op];
 }
 
-static int64_t kv_pool_now_ns(clockid_t clock) {
+static int64_t thread_ns(void) {
     struct timespec t;
-    clock_gettime(clock, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The least time between two readings of the clock. */
-static int64_t clock_cost(clockid_t clock) {
+/* The least time between two readings of the thread's clock. */
+static int64_t clock_cost(void) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < CLOCK_SAMPLES; i++) {
-        int64_t start = kv_pool_now_ns(clock), took = kv_pool_now_ns(clock) - start;
+        int64_t start = thread_ns(), took = thread_ns() - start;
         least = took < least ? took : least;
     }
     return least;
@@ -89,14 +90,14 @@ typedef struct worker {
 } worker;
 
 static void kv_pool_note(worker *w, kv_op op, int64_t start, int64_t n) {
-    w->cpu_ns[op] += kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - w->clock_ns;
+    w->cpu_ns[op] += thread_ns() - start - w->clock_ns;
     w->n_done[op] += n;
 }
 
 /* Reserves all own pages, n per call, and releases them. */
 static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op release) {
     int32_t n_pages = w->n_pages - w->n_pages % n;
-    int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t start = thread_ns();
     for (int32_t i = 0; i < n_pages && w->error == QUIRE_OK; i += n) {
         w->error = kv_pool_reserve(w->pool, n, w->ids + i);
     }
@@ -104,7 +105,7 @@ static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op relea
     if (w->error != QUIRE_OK) {
         return;
     }
-    start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    start = thread_ns();
     for (int32_t i = 0; i < n_pages; i += n) {
         kv_pool_release_all(w->pool, w->ids + i, n);
     }
@@ -115,14 +116,14 @@ static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op relea
 static void append_and_fork(worker *w) {
     kv_copies none = {0};
     int32_t n_done = 0;
-    int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t start = thread_ns();
     while (n_done < w->n_pages && w->error == QUIRE_OK) {
         for (int32_t t = 0; t < w->n_tables && n_done < w->n_pages && w->error == QUIRE_OK; t++, n_done++) {
             w->error = kv_table_append(w->pool, &w->tables[t], PAGE_TOKENS, PAGE_TOKENS, &none);
         }
     }
     kv_pool_note(w, KV_OP_APPEND, start, n_done);
-    start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    start = thread_ns();
     for (int32_t t = 0; t < w->n_tables && w->error == QUIRE_OK; t++) {
         w->error = kv_table_fork(w->pool, &w->tables[t], &w->forks[t]);
     }
@@ -135,12 +136,12 @@ static void append_and_fork(worker *w) {
 
 static void *kv_pool_work(void *argument) {
     worker *w = argument;
-    w->clock_ns = clock_cost(CLOCK_THREAD_CPUTIME_ID);
+    w->clock_ns = clock_cost();
     atomic_fetch_sub(&w->c->n_awaited, 1);
     while (atomic_load(&w->c->n_awaited) > 0 && !atomic_load(&w->c->over)) {
         sched_yield();
     }
-    int64_t wall_start = kv_pool_now_ns(CLOCK_MONOTONIC), cpu_start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t wall_start = clock_ns(), cpu_start = thread_ns();
     for (int round = 0; w->error == QUIRE_OK; round++) {
         reserve_and_release(w, 1, KV_OP_RESERVE, KV_OP_RELEASE);
         reserve_and_release(w, CALL_PAGES, KV_OP_RESERVE_16, KV_OP_RELEASE_16);
@@ -153,8 +154,7 @@ static void *kv_pool_work(void *argument) {
             break;
         }
     }
-    w->share = (double)(kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_start) /
-               (double)(kv_pool_now_ns(CLOCK_MONOTONIC) - wall_start);
+    w->share = (double)(thread_ns() - cpu_start) / (double)(clock_ns() - wall_start);
     return NULL;
 }
 
@@ -273,9 +273,9 @@ static quire_err kv_index_insert(forest *f, int64_t number, int64_t *took_ns, in
     int32_t n_new = f->prompt_tokens - f->seq.n_computed;
     TRY_DONE(e, kv_seq_reserve(&f->c, &f->seq, n_new, &f->copies));
     kv_seq_advance(&f->seq, n_new);
-    int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t start = thread_ns();
     kv_seq_publish_tail(&f->c, &f->seq, f->tokens);
-    *took_ns += kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - f->clock_ns;
+    *took_ns += thread_ns() - start - f->clock_ns;
     *n_tokens += n_new;
 done:
     kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
@@ -293,21 +293,21 @@ static quire_err kv_index_fill(forest *f, int64_t *took_ns, int64_t *n_tokens) {
 }
 
 /* Matches prompts among the younger half of those inserted. */
-static quire_err match(forest *f, kv_index_times *out) {
+static quire_err match(forest *f, kv_index_times out) {
     int64_t match_ns = 0, peek_ns = 0, n_tokens = 0,
             n_young = (int64_t)f->n_pages * f->page_tokens / f->prompt_tokens / 2;
     for (int i = 0; i < N_MATCHES; i++) {
         kv_index_make_prompt(f, f->n_made - 1 - (int64_t)(rng_next(&f->draw) % (uint64_t)n_young));
         TRY(kv_seq_open(&f->c, &f->seq, NULL, 0, "bench", 5, f->tokens, f->prompt_tokens));
-        int64_t start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+        int64_t start = thread_ns();
         quire_err e = kv_seq_admit(&f->c, &f->seq, f->tokens, f->prompt_tokens - 1);
-        int64_t matched = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+        int64_t matched = thread_ns();
         int32_t n_found = f->seq.n_computed;
         kv_seq_release(&f->c, &f->seq, f->tokens, KV_DROP);
-        int64_t cleared = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+        int64_t cleared = thread_ns();
         /* the same again, now cached */
         int32_t n_peeked = kv_index_peek(f->c.index, &f->seq.path, f->tokens, f->prompt_tokens - 1);
-        int64_t peeked = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+        int64_t peeked = thread_ns();
         match_ns += matched - start - f->clock_ns;
         peek_ns += peeked - cleared - f->clock_ns;
         n_tokens += n_found;
@@ -317,20 +317,18 @@ static quire_err match(forest *f, kv_index_times *out) {
             return QUIRE_INTERNAL;
         }
     }
-    out->match_ns = (double)match_ns / (double)n_tokens;
-    out->peek_ns = (double)peek_ns / (double)n_tokens;
+    out[KV_INDEX_MATCH] = (double)match_ns / (double)n_tokens;
+    out[KV_INDEX_PEEK] = (double)peek_ns / (double)n_tokens;
     return QUIRE_OK;
 }
 
-static quire_err kv_index_run(forest *f, kv_index_times *out) {
-    int64_t insert_ns = 0, n_tokens = 0, n_evicted = f->n_pages / CHANGED_PART,
-            start = kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID);
+static quire_err kv_index_run(forest *f, kv_index_times out) {
+    int64_t insert_ns = 0, n_tokens = 0, n_evicted = f->n_pages / CHANGED_PART, start = thread_ns();
     int32_t n_free = kv_pool_counts(f->c.pool).n_free;
     TRY(kv_index_evict(f->c.index, n_free + (int32_t)n_evicted));
-    out->evict_ns =
-        (double)(kv_pool_now_ns(CLOCK_THREAD_CPUTIME_ID) - start - f->clock_ns) / (double)n_evicted;
+    out[KV_INDEX_EVICT] = (double)(thread_ns() - start - f->clock_ns) / (double)n_evicted;
     TRY(kv_index_fill(f, &insert_ns, &n_tokens));
-    out->insert_ns = (double)insert_ns / (double)n_tokens;
+    out[KV_INDEX_INSERT] = (double)insert_ns / (double)n_tokens;
     return match(f, out);
 }
 
@@ -341,7 +339,7 @@ static quire_err open_forest(forest *f) {
     TRY(kv_seq_init(&f->seq, 1, f->prompt_tokens / f->page_tokens + 1));
     f->copies.pairs = mem_new(1, sizeof *f->copies.pairs);
     f->copies.cap = 1;
-    f->clock_ns = clock_cost(CLOCK_THREAD_CPUTIME_ID);
+    f->clock_ns = clock_cost();
     f->tokens = mem_new((size_t)f->prompt_tokens, sizeof *f->tokens);
     return f->copies.pairs != NULL && f->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -357,7 +355,7 @@ quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_to
     quire_err e = open_forest(&f);
     TRY_DONE(e, kv_index_fill(&f, &ignored_ns, &n_ignored));
     for (int32_t i = 0; i < n_runs; i++) {
-        TRY_DONE(e, kv_index_run(&f, &runs[i]));
+        TRY_DONE(e, kv_index_run(&f, runs[i]));
     }
     kv_index_counts c = kv_index_count(f.c.index);
     *sizes = (kv_index_sizes){.n_entries = c.n_entries,

@@ -40,12 +40,18 @@ quire_err kv_bench_ops(kv_pool *const *pools, int32_t n_pools, int32_t n_pages, 
 
 /* Measures the prefix index on a full tree: CPU time per token, and its bytes. */
 
-/* One run. Match: random whole prompts, whose pages are shared into tables. Insert: the
- * new pages of a prompt. In nanoseconds of thread CPU time, without reading the clock. */
-typedef struct kv_index_times {
-    double match_ns, peek_ns, insert_ns; /* per token */
-    double evict_ns;                     /* per page */
-} kv_index_times;
+/* Match: random whole prompts, whose pages are shared into tables. Insert: the new pages
+ * of a prompt. */
+typedef enum kv_index_op {
+    KV_INDEX_MATCH,
+    KV_INDEX_PEEK,
+    KV_INDEX_INSERT,
+    KV_INDEX_EVICT,
+    KV_INDEX_N
+} kv_index_op;
+/* One run, in nanoseconds of thread CPU time, without reading the clock: per token; evict:
+ * per page. */
+typedef double kv_index_times[KV_INDEX_N];
 
 typedef struct kv_index_sizes {
     int64_t n_entries, n_nodes;

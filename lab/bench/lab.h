@@ -89,11 +89,8 @@ typedef struct lab_result {
 /* Checks that o's model supports sequences of n_tokens. QUIRE_INVALID: it does not. */
 quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error *err);
 
-/* Opens model and engine. Uses these members of o: model, compute, kv_dtype, isa,
- * n_threads, prefix_cache, eviction_policy, schedule, page_tokens, n_pages (required),
- * max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes,
- * no_chunked_prefill and speculative_config (without a draft model). max_len: the longest
- * sequence. */
+/* Opens model and engine. o->n_pages is required, and a draft model is refused. max_len:
+ * the longest sequence. */
 quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err);
 void lab_close(lab *l);
 
@@ -111,8 +108,6 @@ uint64_t lab_digest(const int32_t *tokens, int32_t n);
 /* Writes a line for people to out, of n bytes: model, numeric configuration, machine.
  * Errors as in lab_open. */
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
-
-/* Variants: the same requests run in several ways, alternating. */
 
 /* One way to run: options and requests, and the fastest run so far. */
 typedef struct variant {

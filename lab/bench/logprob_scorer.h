@@ -36,9 +36,9 @@ typedef struct logprob_scorer {
 } logprob_scorer;
 
 /* Options of a scorer: chunks of at most max_tokens (at least 2) tokens, `step` of them
- * per pass. recomputes: also supports SCORE_NONE, whose passes take whole chunks.
+ * per pass. recomputes: also supports KV_WAY_NONE, whose passes take whole chunks.
  * max_len: length of the rotary tables. n_seqs: sequences with pages, at most
- * SCORE_MAX_SEQS; 0 counts as 1. */
+ * LOGPROB_MAX_SEQS; 0 counts as 1. */
 typedef struct logprob_scorer_options {
     const quire_options *engine;
     int32_t step, max_tokens, max_len, n_seqs;
@@ -51,7 +51,7 @@ void logprob_scorer_close(logprob_scorer *s);
 
 /* out[0 .. n - 1): log-probabilities of tokens[1..n) given those before them, computed
  * from logits in double precision. 2 <= n <= max_tokens. QUIRE_UNSUPPORTED: pieces cannot
- * hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED
+ * hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. KV_WAY_PAGED
  * also audits the cache. */
 quire_err logprob_scorer_chunk(logprob_scorer *s, kv_way way, const int32_t *tokens, int32_t n, double *out,
                                quire_error *err);
@@ -75,13 +75,10 @@ void logprob_scorer_run_tasks(const logprob_scorer *s, thread_pool_fn fn, void *
 
 /* ---- comparison of two models ---- */
 
-/* Compares a model's next-token probabilities with another's: for one row of logits, and
- * as figures over many.
- *
- * Kullback-Leibler divergence KL(p || q) = sum over tokens of p (log p - log q), p of the
- * reference, q of the candidate, in nats; 0 if they are equal. All sums are in double
- * precision in the order in which rows are added, so the same rows give the same
- * figures. */
+/* Compares next-token probabilities by the Kullback-Leibler divergence KL(p || q) = sum
+ * over tokens of p (log p - log q), p of the reference, q of the candidate, in nats. All
+ * sums are in double precision in the order in which rows are added, so the same rows give
+ * the same figures. */
 
 /* One position of a text. */
 typedef struct quality_row {

@@ -371,26 +371,25 @@ static quire_err put_text(strbuf *b, const char *text) {
     return strbuf_add_str(b, text);
 }
 
+static quire_err put_string(strbuf *b, const char *key, const char *v) {
+    TRY(put_text(b, key));
+    TRY(put_u32(b, GGUF_STRING));
+    return put_text(b, v);
+}
+
 static quire_err put_key(strbuf *b, const model_shape *s, const shape_key *k) {
     char name[MAX_NAME];
     (void)snprintf(name, sizeof name, "%s.%s", s->form->architecture, k->name);
-    TRY(put_text(b, name));
     if (k->text != NULL) {
-        TRY(put_u32(b, GGUF_STRING));
-        return put_text(b, k->text);
+        return put_string(b, name, k->text);
     }
+    TRY(put_text(b, name));
     if (k->size != SIZE_NONE) {
         TRY(put_u32(b, GGUF_U32));
         return put_u32(b, (uint32_t)model_shape_size(s, k->size));
     }
     TRY(put_u32(b, GGUF_F32));
     return strbuf_add(b, &k->real, sizeof k->real);
-}
-
-static quire_err put_string(strbuf *b, const char *key, const char *v) {
-    TRY(put_text(b, key));
-    TRY(put_u32(b, GGUF_STRING));
-    return put_text(b, v);
 }
 
 static quire_err put_keys(strbuf *b, const model_shape *s, dtype type) {
@@ -416,16 +415,8 @@ static quire_err put_keys(strbuf *b, const model_shape *s, dtype type) {
 /* Context of writing the tensor infos. */
 typedef struct head_context {
     strbuf *b;
-    uint64_t n;
     size_t n_data;
 } head_context;
-
-static quire_err count_tensor(void *context, const tensor *t) {
-    head_context *c = context;
-    (void)t;
-    c->n++;
-    return QUIRE_OK;
-}
 
 static quire_err put_tensor(void *context, const tensor *t) {
     head_context *c = context;
@@ -442,12 +433,11 @@ static quire_err put_tensor(void *context, const tensor *t) {
 }
 
 /* Writes everything before the tensors' bytes, padded. *n_data: size of those bytes. */
-static quire_err put_head(strbuf *b, const model_shape *s, dtype type, size_t *n_data) {
+static quire_err put_head(strbuf *b, const model_shape *s, dtype type, uint64_t n_tensors, size_t *n_data) {
     head_context c = {.b = b};
     TRY(strbuf_add_str(b, "GGUF"));
     TRY(put_u32(b, GGUF_VERSION));
-    TRY(for_tensors(s, type, count_tensor, &c));
-    TRY(put_u64(b, c.n));
+    TRY(put_u64(b, n_tensors));
     TRY(put_keys(b, s, type));
     TRY(for_tensors(s, type, put_tensor, &c));
     *n_data = c.n_data;
@@ -566,11 +556,9 @@ static quire_err fill_next(void *context, const tensor *t) {
 
 static quire_err write_file(const model_shape *shape, dtype type, const strbuf *head, synthetic *s,
                             quire_error *err) {
-    if (ftruncate(s->fd, s->n_bytes) != 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB",
-                       (long long)(s->n_bytes / 1000000));
-    }
-    uint8_t *p = mmap(NULL, (size_t)s->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    uint8_t *p = ftruncate(s->fd, s->n_bytes) == 0
+                     ? mmap(NULL, (size_t)s->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0)
+                     : MAP_FAILED;
     if (p == MAP_FAILED) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB",
                        (long long)(s->n_bytes / 1000000));
@@ -581,9 +569,9 @@ static quire_err write_file(const model_shape *shape, dtype type, const strbuf *
     return e;
 }
 
-/* Checks that rows are whole blocks. */
+/* Counts a tensor, and checks that its rows are whole blocks. */
 static quire_err check_tensor(void *context, const tensor *t) {
-    (void)context;
+    ++*(uint64_t *)context;
     return t->n_in % dtype_block_elements(t->type) == 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
 }
 
@@ -603,14 +591,15 @@ static quire_err check_room(const model_shape *shape, const synthetic *s, quire_
 quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err) {
     strbuf head = {0};
     size_t n_data;
+    uint64_t n_tensors = 0;
     *out = (synthetic){.fd = -1};
-    if (for_tensors(shape, type, check_tensor, NULL) != QUIRE_OK) {
+    if (for_tensors(shape, type, check_tensor, &n_tensors) != QUIRE_OK) {
         return err_set(
             err, QUIRE_UNSUPPORTED, -1,
             "%s has matrices whose rows are no whole blocks of %d, as %s has them: take another type",
             shape->name, (int)dtype_block_elements(type), dtype_flag_name(type));
     }
-    quire_err e = put_head(&head, shape, type, &n_data);
+    quire_err e = put_head(&head, shape, type, n_tensors, &n_data);
     if (e != QUIRE_OK) {
         strbuf_deinit(&head);
         return err_set(err, e, -1, "out of memory for a model's head");

@@ -15,12 +15,9 @@
 #include "lab/bench/roofline.h"
 #include "quire.h"
 
-/* What a Llama-shaped model costs, by arithmetic alone: weights, operations and bytes per
- * token. Figures of a bench are compared with these, so they are the published ones: a
- * type's own bits, whatever a kernel makes of them.
- *
- * "Operations" counts a multiplication and an addition as two. Operations of attention
- * are not included, since they depend on the context. */
+/* What a Llama-shaped model costs, by arithmetic alone, in a type's published bits.
+ * "Operations" counts a multiplication and an addition as two, without attention's, which
+ * depend on the context. */
 
 typedef struct llama_shape {
     const char *name;
@@ -160,14 +157,9 @@ model_shape model_shape_small(const model_shape *s);
 /* The sizes of a shape whose layers are like Llama's, for arithmetic. */
 llama_shape model_shape_costs(const model_shape *s);
 
-/* A model with random weights, made in memory: speed does not depend on weights, so a
- * bench needs no file.
- *
- * It is a GGUF file without a vocabulary (prompts are ids) in an anonymous file of this
- * process, which can be opened by its path. Blocks are random bits with plausible scales,
- * so that activations stay finite: weights have a standard deviation of about
- * 1/sqrt(inputs). */
-
+/* A model with random weights: a GGUF file without a vocabulary (prompts are ids) in
+ * memory. Blocks are random bits with plausible scales, so that activations stay finite:
+ * weights have a standard deviation of about 1/sqrt(inputs). */
 typedef struct synthetic {
     char path[64]; /* valid in this process, while it is open */
     int fd;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "model/decoder.h"
 
@@ -17,9 +18,9 @@ typedef struct null_backend {
     int32_t n_seqs, n_rows;
 } null_backend;
 
-static int64_t null_model_now_ns(clockid_t id) {
+static int64_t cpu_ns(void) {
     struct timespec t;
-    clock_gettime(id, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
@@ -31,7 +32,7 @@ static int32_t lesser(int32_t a, int32_t b) {
 static void step_begin(backend *base, const batch *rows) {
     null_backend *b = (null_backend *)base;
     null_model *n = b->owner;
-    int64_t wall = null_model_now_ns(CLOCK_MONOTONIC), cpu = null_model_now_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t wall = clock_ns(), cpu = cpu_ns();
     if (b->began_ns > 0 && n->n_steps < n->cap) {
         n->steps[n->n_steps++] = (null_step){.wall_ns = wall - b->began_ns,
                                              .cpu_ns = cpu - b->began_cpu_ns,
@@ -41,8 +42,8 @@ static void step_begin(backend *base, const batch *rows) {
     }
     b->n_seqs = rows->n_seqs;
     b->n_rows = rows->n_rows;
-    b->began_cpu_ns = null_model_now_ns(CLOCK_THREAD_CPUTIME_ID);
-    b->began_ns = null_model_now_ns(CLOCK_MONOTONIC);
+    b->began_cpu_ns = cpu_ns();
+    b->began_ns = clock_ns();
 }
 
 static void embed(backend *b, const embed_use *use) {
@@ -54,7 +55,7 @@ static void head(backend *b, buffer x, const norm *nm, const linear *w, float sc
 }
 
 static void step_wait(backend *b) {
-    ((null_backend *)b)->waited_ns = null_model_now_ns(CLOCK_MONOTONIC);
+    ((null_backend *)b)->waited_ns = clock_ns();
 }
 
 static float *logits(backend *b, int32_t i) {
@@ -71,7 +72,7 @@ static void buffer_read(backend *b, buffer a, int32_t row0, int32_t n, float *ou
     null_backend *of = (null_backend *)b;
     (void)a;
     if (row0 + n == of->n_rows) {
-        of->looked_ns = null_model_now_ns(CLOCK_MONOTONIC);
+        of->looked_ns = clock_ns();
     }
     memset(out, 0, (size_t)n * WIDTH * sizeof *out);
 }

@@ -199,9 +199,8 @@ static quire_err list_add(text_list *l, const char *lead, str text, vocab_type t
     return QUIRE_OK;
 }
 
-/* Called with the bytes of each piece that is text without inner white space, as a word
- * (after a space) or as part of one. */
-typedef quire_err piece_fn(void *context, str piece, bool is_word, int32_t rank);
+/* Called with the bytes of each piece that is not special, and its rank. */
+typedef quire_err piece_fn(void *context, str bytes, int32_t rank);
 
 static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context) {
     strbuf bytes = {0};
@@ -211,12 +210,8 @@ static quire_err each_piece(const tokenizer *from, piece_fn *add, void *context)
         if (!tokenizer_is_special(from, id)) {
             TRY_DONE(e, byte_level_add_bytes(&bytes, tokenizer_piece(from, id)));
         }
-        bool is_word = bytes.n > 1 && bytes.p[0] == ' ';
-        str piece = {bytes.n > 0 ? bytes.p + is_word : "", bytes.n - is_word};
-        bool is_plain = piece.n > 0 && utf8_is_valid(piece) && memchr(piece.p, ' ', piece.n) == NULL &&
-                        !str_contains(piece, str_of(MARK));
-        if (is_plain) {
-            TRY_DONE(e, add(context, piece, is_word, id));
+        if (bytes.n > 0) {
+            TRY_DONE(e, add(context, (str){bytes.p, bytes.n}, id));
         }
     }
 done:
@@ -224,21 +219,32 @@ done:
     return e;
 }
 
+/* Takes the space before a word off. False: the rest is no text without white space. */
+static bool as_word(str *piece, bool *is_word) {
+    *is_word = piece->n > 1 && piece->p[0] == ' ';
+    *piece = (str){piece->p + *is_word, piece->n - *is_word};
+    return utf8_is_valid(*piece) && memchr(piece->p, ' ', piece->n) == NULL &&
+           !str_contains(*piece, str_of(MARK));
+}
+
 /* ---- through GGUF's vocabularies ---- */
 
-static quire_err add_marked(void *context, str piece, bool is_word, int32_t rank) {
-    text_list *l = context;
-    return list_add(l, is_word ? MARK : "", piece, VOCAB_NORMAL, -5.0f - log2f((float)rank + 2.0f));
+static quire_err add_marked(void *context, str piece, int32_t rank) {
+    bool is_word;
+    return as_word(&piece, &is_word) ? list_add(context, is_word ? MARK : "", piece, VOCAB_NORMAL,
+                                                -5.0f - log2f((float)rank + 2.0f))
+                                     : QUIRE_OK;
 }
 
 /* Also adds a word for each character, since punctuation is a word by itself. */
-static quire_err add_wordpiece(void *context, str piece, bool is_word, int32_t rank) {
+static quire_err add_wordpiece(void *context, str piece, int32_t rank) {
     size_t len;
-    (void)utf8_next(piece.p, &len);
-    if (len == piece.n && !is_word) {
-        TRY(list_add(context, MARK, piece, VOCAB_NORMAL, 0));
+    bool is_word;
+    str word = piece;
+    if (as_word(&word, &is_word) && !is_word && (utf8_next(word.p, &len), len == word.n)) {
+        TRY(list_add(context, MARK, word, VOCAB_NORMAL, 0));
     }
-    return add_marked(context, piece, is_word, rank);
+    return add_marked(context, piece, rank);
 }
 
 static quire_err fill_sentencepiece(const tokenizer *from, text_list *l) {
@@ -283,43 +289,37 @@ static quire_err open_listed(made_kind kind, const text_list *l, tokenizer **out
 
 /* ---- through a rank file ---- */
 
-static quire_err add_rank(strbuf *file, str bytes, int32_t *rank) {
-    TRY(base64_encode(bytes, file));
-    return strbuf_addf(file, " %d\n", (int)(*rank)++);
+typedef struct rank_file {
+    strbuf *text;
+    int32_t n;
+} rank_file;
+
+static quire_err add_rank(void *context, str bytes, int32_t rank) {
+    rank_file *f = context;
+    (void)rank;
+    if (bytes.n == 1 && f->n >= BYTES) { /* all bytes come first */
+        return QUIRE_OK;
+    }
+    TRY(base64_encode(bytes, f->text));
+    return strbuf_addf(f->text, " %d\n", (int)f->n++);
 }
 
 static quire_err fill_ranks(const tokenizer *from, strbuf *file) {
-    strbuf bytes = {0};
-    int32_t rank = 0;
-    quire_err e = QUIRE_OK;
+    rank_file f = {.text = file};
     for (int b = 0; b < BYTES; b++) {
-        TRY_DONE(e, add_rank(file, (str){(const char[]){(char)b}, 1}, &rank));
+        TRY(add_rank(&f, (str){(const char[]){(char)b}, 1}, b));
     }
-    for (int32_t id = 0; id < tokenizer_n_tokens(from); id++) {
-        strbuf_clear(&bytes);
-        if (!tokenizer_is_special(from, id)) {
-            TRY_DONE(e, byte_level_add_bytes(&bytes, tokenizer_piece(from, id)));
-        }
-        if (bytes.n > 1) {
-            TRY_DONE(e, add_rank(file, (str){bytes.p, bytes.n}, &rank));
-        }
-    }
-done:
-    strbuf_deinit(&bytes);
-    return e;
+    return each_piece(from, add_rank, &f);
 }
 
 /* ---- through tokenizer.json ---- */
 
-static quire_err made_vocab_add_word(void *context, str piece, bool is_word, int32_t rank) {
+static quire_err made_vocab_add_word(void *context, str piece, int32_t rank) {
     json_out *o = context;
-    if (!is_word) {
-        return QUIRE_OK;
-    }
+    bool is_word;
     char name[1024];
-    if (piece.n < sizeof name) {
-        memcpy(name, piece.p, piece.n);
-        name[piece.n] = '\0';
+    if (as_word(&piece, &is_word) && is_word && piece.n < sizeof name) {
+        (void)snprintf(name, sizeof name, "%.*s", (int)piece.n, piece.p);
         json_int(json_name(o, name), rank + 1);
     }
     return o->err;

@@ -232,7 +232,7 @@ static quire_err bench_run(const cli_options *cli, quire_error *err) {
     int32_t batch = figures_largest(p.batches, p.n_batches);
     engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
     bench b = {.options = o};
-    TRY(client_open(&engine, o->off, &b.client, err));
+    TRY(client_open(&engine, o->off, NULL, &b.client, err));
     b.n_threads = b.client.info->n_threads;
     quire_err e = bench_measure_all(&b, &p, err);
     client_close(&b.client);

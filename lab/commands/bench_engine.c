@@ -10,18 +10,18 @@ typedef struct bench_engine_options {
     cli_options cli;
     const char *running; /* numbers of running sequences: "1,16,64,256" */
     int32_t n_prompt;    /* tokens of each prompt */
-    int32_t page_tokens;
 } bench_engine_options;
 
 enum {
     MAX_RUNNING = 4096,
+    PAGE_TOKENS = 16,
     N_STEPS = 3000,    /* steps measured */
     SHORT_OUTPUT = 48, /* mean tokens of an answer when requests come and go */
     MAX_STEPS = 20000,
     N_VOCAB = 32
 };
 
-LAB_DEFAULTS(bench_engine, .running = "1,16,64,256", .n_prompt = 128, .page_tokens = 16)
+LAB_DEFAULTS(bench_engine, .running = "1,16,64,256", .n_prompt = 128)
 
 typedef enum load { LOAD_DECODE, LOAD_TURNOVER } load;
 
@@ -37,24 +37,18 @@ typedef struct engine_bench {
     uint64_t draw;
 } engine_bench;
 
-/* Results in microseconds; NAN: no step qualified. */
-typedef struct figures {
-    int32_t n_steps;
-    double median, p95, cpu, collect; /* cpu: a mean, since the machine's other work does not lengthen it */
-} figures;
-
 static int32_t longest_of(const engine_bench *w) {
     return w->options->n_prompt + N_STEPS + N_STEPS / 2;
 }
 
 static quire_err bench_engine_open(engine_bench *w, quire_error *err) {
-    int32_t size = w->options->page_tokens, rows = w->n + 16 * w->options->n_prompt;
+    int32_t rows = w->n + 16 * w->options->n_prompt;
     int32_t n_output = w->load == LOAD_DECODE ? longest_of(w) : w->options->n_prompt + 2 * SHORT_OUTPUT;
     TRY(err_set(err, null_model_open(MAX_STEPS, &w->null), -1, "out of memory for the notes of steps"));
-    TRY(kv_layout_init(model_description(w->null->m), kv_both(DTYPE_F32), size, &w->layout, err));
+    TRY(kv_layout_init(model_description(w->null->m), kv_both(DTYPE_F32), PAGE_TOKENS, &w->layout, err));
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
-                        .page_tokens = size,
-                        .n_pages = (int32_t)kv_pages_for(n_output, size) * w->n + 1024,
+                        .page_tokens = PAGE_TOKENS,
+                        .n_pages = (int32_t)kv_pages_for(n_output, PAGE_TOKENS) * w->n + 1024,
                         .max_model_len = longest_of(w),
                         .max_batched_tokens = rows,
                         .max_seqs = w->n,
@@ -123,32 +117,23 @@ static bool counts(const engine_bench *w, const null_step *s) {
     return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);
 }
 
-static figures bench_engine_measure(const engine_bench *w, double *scratch) {
-    figures f = {0};
-    double *collect = scratch + N_STEPS;
-    for (int32_t i = 0; i < w->null->n_steps && f.n_steps < N_STEPS; i++) {
+/* Prints the row of the steps that qualify, in microseconds. scratch: [2 * N_STEPS]. */
+static void bench_engine_print(const engine_bench *w, const bench_table *t, double *scratch) {
+    double *collect = scratch + N_STEPS, cpu = 0; /* cpu: a mean, since other work does not lengthen it */
+    int32_t n = 0;
+    for (int32_t i = 0; i < w->null->n_steps && n < N_STEPS; i++) {
         const null_step *s = &w->null->steps[i];
         if (counts(w, s)) {
-            scratch[f.n_steps] = (double)s->wall_ns / 1e3;
-            collect[f.n_steps++] = (double)s->collect_ns / 1e3;
-            f.cpu += (double)s->cpu_ns / 1e3;
+            scratch[n] = (double)s->wall_ns / 1e3;
+            collect[n++] = (double)s->collect_ns / 1e3;
+            cpu += (double)s->cpu_ns / 1e3;
         }
     }
-    if (f.n_steps > 0) {
-        f.median = figures_percentile(scratch, f.n_steps, 0.5);
-        f.p95 = figures_percentile(scratch, f.n_steps, 0.95);
-        f.collect = figures_percentile(collect, f.n_steps, 0.5);
-        f.cpu /= f.n_steps;
-    } else {
-        f.median = f.p95 = f.cpu = f.collect = (double)NAN;
-    }
-    return f;
-}
-
-static void print(const engine_bench *w, const bench_table *t, const figures *f) {
-    TABLE_ROW(t, NUM(w->n), TXT(load_names[w->load]), NUM(w->options->n_prompt), NUM(w->options->page_tokens),
-              NUM(f->n_steps), NUM(f->median), NUM(f->p95), NUM(f->cpu), NUM(f->collect),
-              NUM(f->median * 1e3 / w->n));
+    double median = n > 0 ? figures_percentile(scratch, n, 0.5) : TABLE_ABSENT;
+    TABLE_ROW(t, NUM(w->n), TXT(load_names[w->load]), NUM(w->options->n_prompt), NUM(PAGE_TOKENS), NUM(n),
+              NUM(median), NUM(n > 0 ? figures_percentile(scratch, n, 0.95) : TABLE_ABSENT),
+              NUM(n > 0 ? cpu / n : TABLE_ABSENT),
+              NUM(n > 0 ? figures_percentile(collect, n, 0.5) : TABLE_ABSENT), NUM(median * 1e3 / w->n));
 }
 
 static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, load kind,
@@ -157,8 +142,7 @@ static quire_err bench_engine_run_one(const bench_engine_options *o, int32_t n, 
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
     quire_err e = scratch ? bench_engine_open(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     TRY_DONE(e, bench_engine_run_load(&w, err));
-    figures f = bench_engine_measure(&w, scratch);
-    print(&w, t, &f);
+    bench_engine_print(&w, t, scratch);
 done:
     bench_engine_close(&w);
     mem_free(scratch);
@@ -185,7 +169,7 @@ static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
              "others begin.\n"
              "collect: from the pass's end to the last row looked at, the median. The goal is 100 us with "
              "256 running.\n",
-             (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
+             (int)o->n_prompt, (int)PAGE_TOKENS, (int)SHORT_OUTPUT);
     table_begin(&t, heading);
     for (int32_t i = 0; i < n_sizes; i++) {
         TRY(bench_engine_run_one(o, sizes[i], LOAD_DECODE, &t, err));
@@ -199,7 +183,6 @@ static quire_err bench_engine_run(const cli_options *cli, quire_error *err) {
 static const flag bench_engine_flags[] = {
     {"--running", "LIST", "sequences that run at once", TEXT(running)},
     {"--prompt", "N", "tokens of each prompt", COUNT(n_prompt, 1, 65536)},
-    {"--page-size", "N", "tokens a page holds", PAGE_SIZE(page_tokens)},
     {0},
 };
 

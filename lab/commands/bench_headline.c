@@ -1,14 +1,9 @@
 /* `quire bench headline [MODEL]`: what paging and continuous batching are worth, measured
- * as in the papers, with the model really run. Memory for keys and values is a share of
- * what all requests would take at the longest sequence's length. Requests of known
- * lengths arrive as a Poisson process, at rising rates until the queue grows. Servers
- * without paging and the engine (both in headline_execute.h) answer the same requests
- * with the same planner, kernels and weights, and the same answers. Each gain is shown
- * with the published one, the one that this machine's step cost allows (headline_case.h),
- * and the simulator's for this machine and for the published device.
- *
- * With one compute thread, time (also of arrivals) is CPU time, which other programs on
- * the machine do not lengthen. */
+ * as in the papers: memory is a share of what all requests would take at the longest
+ * length, and requests arrive as a Poisson process, at rising rates until the queue grows.
+ * Each gain is shown with the published one, the one that this machine's step cost allows,
+ * and the simulator's for this machine and for the published device. With one compute
+ * thread, time (also of arrivals) is CPU time. */
 
 #include "lab/bench/headline_case.h"
 #include "lab/commands/measures.h"
@@ -188,20 +183,17 @@ typedef struct bench_headline_options {
     const char *shares;  /* shares of the memory, in percent: "5,10,20" */
     const char *rates;   /* rates, in percent of the throughput in requests per second of all at once */
     int32_t n_requests, shrink; /* shrink: lengths, and the longest sequence, are divided by it */
-    int32_t seed;
-    int32_t n_draws;   /* draws of arrivals per rate, which are averaged */
-    double times_idle; /* latency bound, as a multiple of an idle server's latency */
+    int32_t n_draws;            /* draws of arrivals per rate, which are averaged */
     int32_t n_runs;
     bool quick; /* small defaults for options that are not given */
 } bench_headline_options;
 
-enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
+enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2, SEED = 1 };
 static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
 
 static void bench_headline_defaults(cli_options *cli) {
     bench_headline_options *o = (void *)cli;
-    *o = (bench_headline_options){
-        .cli = o->cli, .seed = 1, .n_draws = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
+    *o = (bench_headline_options){.cli = o->cli, .n_draws = 1, .type = "q4_0", .n_runs = 1, .shrink = 1};
     o->cli.engine.n_threads = 1;
 }
 
@@ -241,13 +233,13 @@ static quire_err bench_headline_make_trace(const headline *h, const char *length
     const bench_headline_options *o = &h->o;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, out, err));
-        arrivals_space(out, 1, (uint64_t)o->seed);
+        arrivals_space(out, 1, SEED);
     } else {
         arrivals_options a = {.lengths = lengths,
                               .rate = 1,
                               .n = n_requests,
                               .most = o->cli.engine.max_model_len * o->shrink - 2 * o->shrink,
-                              .seed = (uint64_t)o->seed};
+                              .seed = SEED};
         TRY(arrivals_make(&a, out, err));
     }
     if (o->shrink > 1) {
@@ -265,12 +257,10 @@ static quire_err make_traces(headline *h, quire_error *err) {
                            arrivals_names);
         }
         snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)name.n, name.p);
-        trace *t = &h->traces[h->n_traces];
-        TRY(bench_headline_make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
-        TRY(bench_headline_make_trace(h, h->names[h->n_traces],
-                                      h->o.n_requests > MANY ? h->o.n_requests : MANY, &h->many[h->n_traces],
-                                      err));
-        h->n_traces++;
+        trace *t = &h->traces[h->n_traces], *many = &h->many[h->n_traces];
+        const int32_t n = h->o.n_requests;
+        TRY(bench_headline_make_trace(h, h->names[h->n_traces], n, t, err));
+        TRY(bench_headline_make_trace(h, h->names[h->n_traces++], n > MANY ? n : MANY, many, err));
         if (t->longest > h->o.cli.engine.max_model_len) {
             return err_set(err, QUIRE_INVALID, -1,
                            "a request of %d tokens: --max-model-len is %d; shrink the requests",
@@ -341,11 +331,9 @@ static quire_err bench_headline_run_cases(headline *h, quire_error *err) {
                                    .t = t,
                                    .many = &h->many[i / h->n_shares],
                                    .device = &h->device,
-                                   .times_idle = h->o.times_idle,
                                    .rates = h->rates,
                                    .n_rates = h->n_rates,
                                    .n_draws = h->o.n_draws,
-                                   .seed = (uint64_t)h->o.seed,
                                    .n_runs = h->o.n_runs};
         char requests[512];
         snprintf(requests, sizeof requests,
@@ -358,12 +346,7 @@ static quire_err bench_headline_run_cases(headline *h, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err commands_bench_headline_run(headline *h, quire_error *err) {
-    if (h->o.cli.engine.max_batched_tokens < h->o.cli.engine.max_seqs) {
-        return err_set(err, QUIRE_INVALID, -1,
-                       "--max-num-batched-tokens %d: must be at least --max-num-seqs, which is %d",
-                       (int)h->o.cli.engine.max_batched_tokens, (int)h->o.cli.engine.max_seqs);
-    }
+static quire_err run_headline(headline *h, quire_error *err) {
     TRY(figures_parse_list("--shares", h->o.shares, h->shares, &h->n_shares, err));
     for (int32_t i = 0; i < h->n_shares; i++) {
         if (h->shares[i] > 100) {
@@ -402,7 +385,7 @@ static quire_err bench_headline_run(const cli_options *cli, quire_error *err) {
     h->o = filled(o);
     quire_err e = shaped_open(cli, o->shape, o->type, o->shape != NULL ? SHAPED_IDS : SHAPED_NOT,
                               &h->o.cli.engine, &made, err);
-    TRY_DONE(e, commands_bench_headline_run(h, err));
+    TRY_DONE(e, run_headline(h, err));
 done:
     synthetic_close(&made);
     model_runner_close(&h->b);
@@ -424,9 +407,6 @@ static const flag load_flags[] = {
      TEXT(rates)},
     {"--requests", "N", "how many; without: 40, with --shape 30, of a trace all", COUNT(n_requests, 1, 4096)},
     {"--shrink", "N", "lengths, and the longest sequence, become an Nth", COUNT(shrink, 1, 1024)},
-    {"--times-idle", "N", "latency bound, as a multiple of an idle server's", FLAG_PART, AT(times_idle),
-     .minimum = 1, .maximum = 1e6},
-    {"--seed", "N", "of arrivals and lengths", COUNT(seed, 0, INT32_MAX)},
     {"--draws", "N", "of arrivals at each rate: latency is their mean", COUNT(n_draws, 1, 64)},
     {"--runs", "N", "of all at once: the one of the median counts", COUNT(n_runs, 1, HEADLINE_MAX_RUNS)},
     {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(quick)},
@@ -438,8 +418,6 @@ static const flag model_flags[] = {
      COUNT(cli.engine.n_threads, 0, 1024)},
     {"--max-model-len", "N", "the longest sequence; without: 2048",
      COUNT(cli.engine.max_model_len, 16, 1 << 20)},
-    {"--max-num-seqs", "N", "sequences running at once", COUNT(cli.engine.max_seqs, 1, 1024)},
-    {"--max-num-batched-tokens", "N", "rows a step", COUNT(cli.engine.max_batched_tokens, 1, 1 << 16)},
     {0},
 };
 

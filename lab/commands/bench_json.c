@@ -140,7 +140,7 @@ static quire_err run_ways(const quire_options *o, way from, way until, int32_t n
     const engine_ablations off = {.no_jump_forward = until <= RULED};
     sent *requests = mem_new((size_t)n, sizeof *requests);
     TRY(mem_check_for(requests, "the measurement", err));
-    quire_err e = client_open(o, off, &c, err);
+    quire_err e = client_open(o, off, NULL, &c, err);
     if (e == QUIRE_OK) {
         for (way w = from; w <= until && e == QUIRE_OK; w++) {
             e = QUIRE_CANCELLED;
@@ -330,8 +330,8 @@ static quire_err run_speeds(const bench_json_options *o, quire_error *err) {
     quire_options half = o->cli.engine;
     client jumps, plain;
     half.memory_utilization /= 2;
-    TRY(client_open(&half, (engine_ablations){0}, &jumps, err));
-    quire_err e = client_open(&half, (engine_ablations){.no_jump_forward = true}, &plain, err);
+    TRY(client_open(&half, (engine_ablations){0}, NULL, &jumps, err));
+    quire_err e = client_open(&half, (engine_ablations){.no_jump_forward = true}, NULL, &plain, err);
     if (e == QUIRE_OK) {
         e = run_schemas(o, &jumps, &plain, err);
         client_close(&plain);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 #include "core/half.h"
 #include "lab/bench/figures.h"
 #include "lab/commands/lab_commands.h"
@@ -225,7 +226,11 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
           FIGURE("read_rate", "GB/s", 7, 2, "GB/s"), FIGURE("compute_rate", "GOP/s", 8, 1, "GOP/s"));
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS], n_threads, list[N_TYPES], n_types;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
-    TRY(figures_parse_threads(o->threads, threads, &n_threads, err));
+    threads[0] = thread_pool_cpus();
+    n_threads = 1;
+    if (o->threads != NULL) {
+        TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
+    }
     TRY(FIGURES_PARSE_NAMES("--types", o->types, types, list, &n_types, err));
     table_begin(&t, NULL);
     for (int32_t i = 0; i < n_threads * n_types; i++) {
@@ -236,7 +241,8 @@ static quire_err bench_kernels_run(const cli_options *cli, quire_error *err) {
                "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of "
                "at least %d ms; %s.",
                WIDE, NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms,
-               figures_times_name(threads, n_threads));
+               n_threads > 1 ? "processor time with one thread, wall time with more"
+                             : figures_time_name(threads[0]));
     return QUIRE_OK;
 }
 

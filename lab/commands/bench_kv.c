@@ -158,19 +158,12 @@ static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int3
 /* ---- the index ---- */
 
 static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_error *err) {
-    static const char *const names[] = {"match", "peek", "insert", "evict"};
+    static const char *const names[KV_INDEX_N] = {"match", "peek", "insert", "evict"};
     kv_index_times runs[FIGURES_MAX_RUNS];
     kv_index_sizes sizes;
-    double values[4][FIGURES_MAX_RUNS];
     quire_err e = kv_bench_index(n_pages, o->page_tokens, o->prompt_tokens, o->n_runs, runs, &sizes);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "the index of %d pages: %s", (int)n_pages, quire_err_text(e));
-    }
-    for (int32_t i = 0; i < o->n_runs; i++) {
-        const double found[] = {runs[i].match_ns, runs[i].peek_ns, runs[i].insert_ns, runs[i].evict_ns};
-        for (int k = 0; k < 4; k++) {
-            values[k][i] = found[k];
-        }
     }
     TABLE(s, "kv", o->cli.json, WORD("index", "", 10), KEY("pages", NULL, 0, 0),
           KEY("page_tokens", NULL, 0, 0), KEY("prompt_tokens", NULL, 0, 0),
@@ -182,8 +175,12 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
              (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries,
              (long long)sizes.n_nodes, GOAL_TOKEN_NS);
     table_begin(&s, heading);
-    for (int k = 0; k < 4; k++) {
-        figure f = figure_of(values[k], o->n_runs);
+    for (int k = 0; k < KV_INDEX_N; k++) {
+        double values[FIGURES_MAX_RUNS];
+        for (int32_t i = 0; i < o->n_runs; i++) {
+            values[i] = runs[i][k];
+        }
+        figure f = figure_of(values, o->n_runs);
         TABLE_ROW(&s, TXT(names[k]), NUM(n_pages), NUM(o->page_tokens), NUM(o->prompt_tokens), NUM(f.mean),
                   NUM(f.spread));
     }

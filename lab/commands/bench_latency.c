@@ -70,19 +70,13 @@ done:
     return e;
 }
 
-/* Computes the token at position n by recomputing all n + 1. */
-static quire_err recompute(latency *l, int32_t n, double *ms) {
-    int64_t start = figures_time_us(l->b.n_threads);
-    TRY(model_runner_prefill(&l->b, l->tokens, n + 1, l->pages));
-    *ms = ms_since(l, start);
-    return QUIRE_OK;
-}
-
 static quire_err bench_latency_measure(latency *l, int32_t n, length_times *t) {
     for (int32_t run = 0; run < l->n_runs; run++) {
         TRY(bench_latency_decode(l, PAGED, n, &t->first[run], &t->token[PAGED][run]));
         TRY(decode_contiguous(l, n, &t->token[CONTIGUOUS][run]));
-        TRY(recompute(l, n, &t->recomputed[run]));
+        int64_t start = figures_time_us(l->b.n_threads);
+        TRY(model_runner_prefill(&l->b, l->tokens, n + 1, l->pages)); /* the token after n, all again */
+        t->recomputed[run] = ms_since(l, start);
         if (l->digest[PAGED] != l->digest[CONTIGUOUS]) {
             TRY(QUIRE_INTERNAL);
         }
@@ -148,15 +142,13 @@ static quire_err run_lengths(const bench_latency_options *o, const int32_t *cont
 }
 
 static quire_err bench_latency_run(const cli_options *cli, quire_error *err) {
-    const bench_latency_options *o = (const void *)cli;
-    int32_t contexts[FIGURES_MAX_POINTS], n, longest = 0;
-    bench_latency_options own = *o;
+    bench_latency_options own = *(const bench_latency_options *)(const void *)cli;
+    int32_t contexts[FIGURES_MAX_POINTS], n;
     synthetic made;
     latency l;
-    TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
-    longest = figures_largest(contexts, n);
+    TRY(figures_parse_list("--context", own.contexts, contexts, &n, err));
     TRY(synthetic_open_builtin(&own.cli.engine, &made, err));
-    quire_err e = open_latency(&own, longest, &l, err);
+    quire_err e = open_latency(&own, figures_largest(contexts, n), &l, err);
     TRY_DONE(e, run_lengths(&own, contexts, n, &l, err));
 done:
     close_latency(&l);

@@ -2,7 +2,6 @@
  * which each row has its own, a prompt with one, and a batch without any in a backend
  * that has some; and how long requests wait if many adapters are known and few are
  * loaded. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +45,7 @@ typedef struct adapter_loads {
      * read */
     double one_wait, one_read;
     double all_wait, all_read; /* of the last of n_in_use requests that come at once, with none loaded */
-    int64_t n_loads, n_evictions, n_bytes; /* bytes: of the adapters loaded at the end */
-    int32_t most_loaded;
+    adapter_bounds bounds;     /* at the end */
 } adapter_loads;
 
 /* ---- the file ---- */
@@ -85,82 +83,56 @@ done:
 }
 
 typedef struct loads_file {
-    strbuf header;
-    size_t at; /* bytes of numbers so far */
-    FILE *f;
+    strbuf header, numbers;
     uint64_t seed;
 } loads_file;
 
-static quire_err loads_put_header(void *context, const loads_matrix *t) {
+static quire_err loads_add(void *context, const loads_matrix *t) {
     loads_file *w = context;
-    const size_t end = w->at + (size_t)(t->rows * t->columns) * sizeof(uint16_t);
+    const size_t at = w->numbers.n, n = (size_t)(t->rows * t->columns);
     TRY(strbuf_addf(&w->header,
                     "%s\"base_model.model.%.*s.lora_%c.weight\":{\"dtype\":\"F16\",\"shape\":[%lld,%lld],"
                     "\"data_offsets\":[%zu,%zu]}",
-                    w->at > 0 ? "," : "{", (int)t->module.n, t->module.p, t->part, (long long)t->rows,
-                    (long long)t->columns, w->at, end));
-    w->at = end;
-    return QUIRE_OK;
-}
-
-static quire_err loads_put_numbers(void *context, const loads_matrix *t) {
-    loads_file *w = context;
-    uint16_t row[4096];
-    for (int64_t left = t->rows * t->columns; left > 0;) {
-        const size_t n = left < 4096 ? (size_t)left : 4096;
-        for (size_t i = 0; i < n; i++) {
-            row[i] = f32_to_f16((rng_uniform((uint32_t)(rng_next(&w->seed) >> 32)) - 0.5f) * 0.02f);
-        }
-        if (fwrite(row, sizeof *row, n, w->f) != n) {
-            return QUIRE_IO;
-        }
-        left -= (int64_t)n;
+                    at > 0 ? "," : "{", (int)t->module.n, t->module.p, t->part, (long long)t->rows,
+                    (long long)t->columns, at, at + n * sizeof(uint16_t)));
+    TRY(strbuf_reserve(&w->numbers, n * sizeof(uint16_t)));
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = f32_to_f16((rng_uniform((uint32_t)(rng_next(&w->seed) >> 32)) - 0.5f) * 0.02f);
+        TRY(strbuf_add(&w->numbers, &half, sizeof half));
     }
     return QUIRE_OK;
 }
 
-/* Opens a file of the directory for writing. NULL: err says why. */
-static FILE *loads_create(const char *dir, const char *name, quire_error *err) {
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    if (f == NULL) {
-        (void)err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
-    }
-    return f;
-}
-
-static quire_err loads_close(FILE *f, quire_err e, const char *dir, quire_error *err) {
-    const bool is_written = fclose(f) == 0 && e == QUIRE_OK;
-    return is_written
-               ? QUIRE_OK
-               : err_set(err, e == QUIRE_OK ? QUIRE_IO : e, -1, "%s: the adapter could not be written", dir);
+/* Makes the two files of an adapter. */
+static quire_err loads_make(const model *m, int32_t rank, strbuf *about, strbuf *weights) {
+    loads_file w = {.seed = 3};
+    quire_err e = loads_each_matrix(m, rank, loads_add, &w);
+    TRY_DONE(e, strbuf_add_str(&w.header, w.numbers.n > 0 ? "}" : "{}"));
+    TRY_DONE(e, strbuf_add(weights, &(uint64_t){w.header.n}, sizeof(uint64_t)));
+    TRY_DONE(e, strbuf_add(weights, w.header.p, w.header.n));
+    TRY_DONE(e, strbuf_add(weights, w.numbers.p, w.numbers.n));
+    e = strbuf_addf(about, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d}", (int)rank, (int)rank);
+done:
+    strbuf_deinit(&w.header);
+    strbuf_deinit(&w.numbers);
+    return e;
 }
 
 static quire_err loads_write(const model *m, int32_t rank, const char *dir, quire_error *err) {
-    loads_file w = {.seed = 3};
-    FILE *f = loads_create(dir, "adapter_config.json", err);
-    if (f == NULL) {
-        TRY(QUIRE_IO);
-    }
-    const bool is_said =
-        fprintf(f, "{\"peft_type\":\"LORA\",\"r\":%d,\"lora_alpha\":%d}", (int)rank, (int)rank) > 0;
-    TRY(loads_close(f, is_said ? QUIRE_OK : QUIRE_IO, dir, err));
-    quire_err e = loads_each_matrix(m, rank, loads_put_header, &w);
+    strbuf about = {0}, weights = {0};
+    char path[128];
+    quire_err e = err_set(err, loads_make(m, rank, &about, &weights), -1, "out of memory for an adapter");
     if (e == QUIRE_OK) {
-        e = strbuf_add_str(&w.header, w.at > 0 ? "}" : "{}");
+        (void)snprintf(path, sizeof path, "%s/adapter_config.json", dir);
+        e = figures_write_file(path, &about, err);
     }
-    w.f = e == QUIRE_OK ? loads_create(dir, "adapter_model.safetensors", err) : NULL;
-    if (w.f == NULL) {
-        strbuf_deinit(&w.header);
-        return e == QUIRE_OK ? QUIRE_IO : err_set(err, e, -1, "out of memory");
+    if (e == QUIRE_OK) {
+        (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+        e = figures_write_file(path, &weights, err);
     }
-    const uint64_t n = w.header.n;
-    e = fwrite(&n, sizeof n, 1, w.f) == 1 && fwrite(w.header.p, 1, n, w.f) == n
-            ? loads_each_matrix(m, rank, loads_put_numbers, &w)
-            : QUIRE_IO;
-    strbuf_deinit(&w.header);
-    return loads_close(w.f, e, dir, err);
+    strbuf_deinit(&about);
+    strbuf_deinit(&weights);
+    return e;
 }
 
 /* ---- the store's loader ---- */
@@ -292,44 +264,19 @@ static quire_err loads_replace(adapter_store *s, const bench_lora_options *o, lo
     return QUIRE_OK;
 }
 
-static quire_err loads_know(adapter_store *s, int32_t n, const char *path, quire_error *err) {
-    for (int32_t i = 0; i < n; i++) {
+static quire_err loads_run(adapter_store *s, const bench_lora_options *o, const char *path,
+                           loads_request *all, adapter_loads *out, quire_error *err) {
+    uint64_t seed = 17;
+    for (int32_t i = 0; i < o->n_in_use; i++) {
+        TRY(err_set(err, wake_init(&all[i].answered), -1, "no wake-up"));
+    }
+    for (int32_t i = 0; i < o->n_known; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "adapter-%d", (int)i);
         TRY(adapter_store_add(s, name, path, true, err));
     }
-    return QUIRE_OK;
-}
-
-static quire_err loads_run_with(adapter_store *s, const bench_lora_options *o, const char *path,
-                                loads_request *all, adapter_loads *out, quire_error *err) {
-    uint64_t seed = 17;
-    for (int32_t i = 0; i < o->n_in_use; i++) {
-        if (wake_init(&all[i].answered) != QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "no wake-up");
-        }
-    }
-    TRY(loads_know(s, o->n_known, path, err));
     TRY(loads_fill(s, o, all, &seed, out, err));
     return loads_replace(s, o, all, &seed, out, err);
-}
-
-static quire_err loads_run(adapter_store *s, const bench_lora_options *o, const char *path,
-                           adapter_loads *out, quire_error *err) {
-    loads_request *all = mem_new((size_t)o->n_in_use, sizeof *all);
-    TRY(mem_check_for(all, "requests", err));
-    quire_err e = loads_run_with(s, o, path, all, out, err);
-    const adapter_bounds b = adapter_store_bounds(s);
-    out->n_loads = b.n_loads;
-    out->n_evictions = b.n_evictions;
-    out->n_bytes = b.n_bytes;
-    out->most_loaded = b.most_resident;
-    for (int32_t i = 0; i < o->n_in_use; i++) {
-        adapter_ref_drop(all[i].want.ref);
-        wake_deinit(&all[i].answered);
-    }
-    mem_free(all);
-    return e;
 }
 
 /* path: of the adapter's directory. */
@@ -337,12 +284,20 @@ static quire_err adapter_loads_measure(model *m, backend *b, const bench_lora_op
                                        adapter_loads *out, quire_error *err) {
     adapter_store *s = NULL;
     loads_model l = {.m = m, .b = b, .rank = o->rank};
+    loads_request *all = mem_new((size_t)o->n_in_use, sizeof *all);
     *out = (adapter_loads){0};
+    TRY(mem_check_for(all, "requests", err));
     quire_err e =
         adapter_store_open(&(adapter_store_options){.max_resident = o->n_in_use, .max_rank = o->rank},
                            &(adapter_loader){.load = loads_load, .free = loads_free, .context = &l}, &s, err);
-    TRY_DONE(e, loads_run(s, o, path, out, err));
+    TRY_DONE(e, loads_run(s, o, path, all, out, err));
+    out->bounds = adapter_store_bounds(s);
 done:
+    for (int32_t i = 0; i < o->n_in_use; i++) {
+        adapter_ref_drop(all[i].want.ref);
+        wake_deinit(&all[i].answered);
+    }
+    mem_free(all);
     adapter_store_close(s);
     return e;
 }
@@ -535,12 +490,12 @@ static quire_err lora_loads(lora_run *r, const bench_table *table, quire_error *
         "came one by one, the longest wait to the reading of its own file; of %d that came at once, before "
         "any "
         "was loaded, the longest wait to the reading of all files.",
-        (int)o->n_known, (int)o->n_in_use, (int)l.most_loaded, (double)l.n_bytes * 1e-6, (long long)l.n_loads,
-        (long long)l.n_evictions, (int)o->n_draws, (int)o->n_in_use);
-    return l.most_loaded <= o->n_in_use
+        (int)o->n_known, (int)o->n_in_use, (int)l.bounds.most_resident, (double)l.bounds.n_bytes * 1e-6,
+        (long long)l.bounds.n_loads, (long long)l.bounds.n_evictions, (int)o->n_draws, (int)o->n_in_use);
+    return l.bounds.most_resident <= o->n_in_use
                ? QUIRE_OK
                : err_set(err, QUIRE_INVALID, -1, "%d adapters were loaded at once, over the bound of %d",
-                         (int)l.most_loaded, (int)o->n_in_use);
+                         (int)l.bounds.most_resident, (int)o->n_in_use);
 }
 
 #define AT(member) .offset = offsetof(bench_lora_options, member)

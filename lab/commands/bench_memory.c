@@ -47,29 +47,25 @@ static void bench_memory_describe(const memory_case *c, char *out, size_t n) {
     }
 }
 
-static void bench_memory_report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
-    static const char *const methods[] = {"static", "contiguous", "paged"};
-    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes, peak = (double)r->peak_bytes;
-    bool paged = c->method == MEMORY_PAGED;
-    double metadata = paged ? (double)r->metadata_bytes : TABLE_ABSENT;
-    char name[64];
-    bench_memory_describe(c, name, sizeof name);
-    TABLE_ROW(b->table, TXT(memory_scenario_name(c->scenario)), TXT(methods[c->method]),
-              NUM(c->method == MEMORY_STATIC ? c->parameter : TABLE_ABSENT),
-              NUM(c->method == MEMORY_CONTIGUOUS ? c->parameter : TABLE_ABSENT),
-              NUM(paged ? c->parameter : TABLE_ABSENT), NUM(b->o->weight_bytes), TXT(name),
-              NUM(r->live_tokens), LIMITED(peak, least, least / peak), NUM(peak / 1e6), NUM(r->end_bytes),
-              NUM(r->copied_bytes), NUM(100 * (peak - least) / least), NUM(100 * (peak - least) / all),
-              NUM(paged ? (double)r->n_pages : TABLE_ABSENT), NUM(metadata), NUM(metadata / 1e3),
-              NUM(100 * metadata / least), NUM(100 * metadata / all));
-}
-
 static quire_err bench_memory_run_case(const memory_bench *b, memory_scenario scenario, memory_method method,
                                        int32_t parameter, quire_error *err) {
-    memory_case c = {scenario, method, parameter};
+    static const char *const methods[] = {"static", "contiguous", "paged"};
+    const memory_case c = {scenario, method, parameter};
     memory_result r;
     TRY(memory_run(&c, &b->shape, b->type, &r, err));
-    bench_memory_report_row(b, &c, &r);
+    double least = (double)r.minimum_bytes, all = least + b->o->weight_bytes, peak = (double)r.peak_bytes;
+    bool paged = method == MEMORY_PAGED;
+    double metadata = paged ? (double)r.metadata_bytes : TABLE_ABSENT;
+    char name[64];
+    bench_memory_describe(&c, name, sizeof name);
+    TABLE_ROW(b->table, TXT(memory_scenario_name(scenario)), TXT(methods[method]),
+              NUM(method == MEMORY_STATIC ? parameter : TABLE_ABSENT),
+              NUM(method == MEMORY_CONTIGUOUS ? parameter : TABLE_ABSENT),
+              NUM(paged ? parameter : TABLE_ABSENT), NUM(b->o->weight_bytes), TXT(name), NUM(r.live_tokens),
+              LIMITED(peak, least, least / peak), NUM(peak / 1e6), NUM(r.end_bytes), NUM(r.copied_bytes),
+              NUM(100 * (peak - least) / least), NUM(100 * (peak - least) / all),
+              NUM(paged ? (double)r.n_pages : TABLE_ABSENT), NUM(metadata), NUM(metadata / 1e3),
+              NUM(100 * metadata / least), NUM(100 * metadata / all));
     return QUIRE_OK;
 }
 

@@ -1,5 +1,5 @@
-/* bench pages, bench sharing: the best page size, and what sharing a prompt's pages
- * saves. */
+/* bench pages, sharing, prefix: the best page size, what sharing a prompt's pages saves,
+ * and what the prefix index costs requests that share nothing, or their beginning. */
 #include "lab/commands/measures.h"
 
 /* ---- pages ---- */
@@ -247,8 +247,7 @@ EXPERIMENT(sharing, "", ARGUMENT_NONE, "what sharing a prompt's pages among its 
            "  quire bench sharing --samples 4 --prompt 64 --output 11\n",
            sharing_flags, flags_experiment_page);
 
-/* bench prefix: what the prefix index costs requests that share nothing, and what
- * requests that arrive together with the same beginning pay for it. */
+/* ---- prefix ---- */
 
 enum {
     N_STRANGERS = 64,

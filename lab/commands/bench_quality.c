@@ -26,7 +26,6 @@ enum { QUALITY_ROWS = 128, QUALITY_SEQS = 16, QUALITY_MAX_AT_ONCE = 16 };
 
 typedef struct bench_quality_options {
     cli_options cli;
-    score_text text;
     /* weight types, separated by commas, to which MODEL is quantised at load; none: not
      * quantised */
     const char *types;
@@ -39,7 +38,6 @@ typedef struct bench_quality_options {
      * measured */
     int32_t n_steps;
     int32_t n_at_once; /* rows run along with one pass of the reference, at most QUALITY_MAX_AT_ONCE */
-    bool shows_progress;
 } bench_quality_options;
 
 enum { MAX_NAMES = 16, LEAST_CONTEXT = 4, KV_NAME_BYTES = 16 };
@@ -66,6 +64,7 @@ typedef struct side {
 
 typedef struct quality {
     const bench_quality_options *o;
+    bool shows_progress;
     names types, files, computes, kv_types; /* files: other models */
     int32_t contexts[FIGURES_MAX_POINTS], n_contexts;
     token_list ids;
@@ -169,7 +168,7 @@ static quire_err check_context(const quality *g, int32_t context, int32_t max_le
                : err_set(
                      err, QUIRE_INVALID, -1,
                      "--context %d: %s has %zu tokens; give a text of at least %d, or a smaller --context",
-                     (int)context, g->o->text.name, g->ids.n, (int)context);
+                     (int)context, scored_name(&g->o->cli), g->ids.n, (int)context);
 }
 
 static quire_err bench_quality_read_text(quality *g, quire_error *err) {
@@ -177,7 +176,7 @@ static quire_err bench_quality_read_text(quality *g, quire_error *err) {
     model_desc d;
     int32_t max_len;
     TRY(options_open_file(&g->o->cli.engine, &f, err));
-    quire_err e = score_text_read(&g->o->text, f, &d, &g->ids, err);
+    quire_err e = scored_tokens(&g->o->cli, "bench quality", f, &d, &g->ids, err);
     model_file_close(f);
     TRY(e);
     TRY(check_names(g, &d, err));
@@ -348,12 +347,12 @@ static quire_err compare_window(quality *g, bool is_last, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Releases all pages, even after a failure; *err is that of the first failed audit. */
-static quire_err end_window(quality *g, quire_error *err) {
-    quire_err e = logprob_scorer_end(&g->reference.s, g->window, err);
-    for (int32_t i = 0; i < g->n_candidates; i++) {
+/* Ends a window of all models, even after a failure e; the first error counts. */
+static quire_err end_window(quality *g, quire_err e, quire_error *err) {
+    for (int32_t i = -1; i < g->n_candidates; i++) {
         quire_error own;
-        quire_err end = logprob_scorer_end(&g->candidates[i].s, g->window, &own);
+        logprob_scorer *s = i < 0 ? &g->reference.s : &g->candidates[i].s;
+        quire_err end = logprob_scorer_end(s, g->window, &own);
         if (e == QUIRE_OK && end != QUIRE_OK) {
             *err = own;
             e = end;
@@ -371,7 +370,7 @@ static void bench_quality_show_progress(const quality *g, int32_t first_row, int
     if (g->n_candidates > 1) {
         snprintf(rows, sizeof rows, "rows %d to", (int)first_row + 1);
     }
-    if (g->o->shows_progress) {
+    if (g->shows_progress) {
         fprintf(stderr, "\r\033[Kcontext %d: %s %d of %d, window %d of %d", (int)g->context, rows,
                 (int)(first_row + g->n_candidates), (int)n_rows(g), (int)window + 1, (int)g->n_windows);
         fflush(stderr);
@@ -382,15 +381,10 @@ static quire_err compare_windows(quality *g, int32_t first_row, quire_error *err
     for (int32_t i = 0; i < g->n_windows; i++) {
         bench_quality_show_progress(g, first_row, i);
         take_window(g, i);
-        quire_error audit;
-        quire_err e = compare_window(g, i + 1 == g->n_windows, err), end = end_window(g, &audit);
-        if (e == QUIRE_OK && end != QUIRE_OK) {
-            *err = audit;
-            e = end;
-        }
-        TRY(e);
+        quire_err e = compare_window(g, i + 1 == g->n_windows, err);
+        TRY(end_window(g, e, err));
     }
-    if (g->o->shows_progress) {
+    if (g->shows_progress) {
         fprintf(stderr, "\r\033[K");
     }
     return QUIRE_OK;
@@ -504,7 +498,7 @@ static void print_note(const quality *g) {
         "%s: %d window%s of %d tokens of %s%s, the second half of each scored (%lld tokens); reference: the "
         "file as it is, computed in f32 with KV f32; bits by their types, MB in memory%s; %s",
         g->o->cli.engine.model, (int)g->n_windows, g->n_windows == 1 ? "" : "s", (int)g->context,
-        g->o->text.name, g->has_bos ? ", each begins with BOS" : "",
+        scored_name(&g->o->cli), g->has_bos ? ", each begins with BOS" : "",
         (long long)g->n_windows * (g->context - 1 - g->context / 2), speed, b->b->ops->describe(b->b));
 }
 
@@ -548,21 +542,6 @@ static quire_err commands_bench_quality_run(quality *g, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err bench_quality_measure(const bench_quality_options *o, quire_error *err) {
-    quality g = {.o = o};
-    quire_err e = commands_bench_quality_run(&g, err);
-    if (e != QUIRE_OK && o->shows_progress) {
-        fprintf(stderr, "\r\033[K");
-    }
-    mem_free(g.types.copy);
-    mem_free(g.files.copy);
-    mem_free(g.computes.copy);
-    mem_free(g.kv_types.copy);
-    mem_free(g.rows);
-    token_list_deinit(&g.ids);
-    return e;
-}
-
 #define AT(member) .offset = offsetof(bench_quality_options, member)
 
 static const flag bench_quality_flags[] = {
@@ -579,19 +558,24 @@ static const flag bench_quality_flags[] = {
     {0},
 };
 
-static quire_err bench_quality_run(const cli_options *o, quire_error *err) {
-    bench_quality_options own = *(const bench_quality_options *)(const void *)o;
-    bool others =
-        read_flags_gave(o, "--types") || read_flags_gave(o, "--against") || read_flags_gave(o, "--compute");
-    if (read_flags_gave(o, "--kv-types") && !others) {
+static quire_err bench_quality_run(const cli_options *cli, quire_error *err) {
+    bench_quality_options own = *(const bench_quality_options *)(const void *)cli;
+    bool others = read_flags_gave(cli, "--types") || read_flags_gave(cli, "--against") ||
+                  read_flags_gave(cli, "--compute");
+    if (read_flags_gave(cli, "--kv-types") && !others) {
         own.computes = "f32";
     }
-    own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
-    scored_text text;
-    quire_err e = scored_text_read(o, "bench quality", &text, &own.text, err);
-    TRY_DONE(e, bench_quality_measure(&own, err));
-done:
-    scored_text_deinit(&text);
+    quality g = {.o = &own, .shows_progress = !cli->quiet && isatty(STDERR_FILENO)};
+    quire_err e = commands_bench_quality_run(&g, err);
+    if (e != QUIRE_OK && g.shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    mem_free(g.types.copy);
+    mem_free(g.files.copy);
+    mem_free(g.computes.copy);
+    mem_free(g.kv_types.copy);
+    mem_free(g.rows);
+    token_list_deinit(&g.ids);
     return e;
 }
 

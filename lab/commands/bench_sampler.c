@@ -115,58 +115,41 @@ static void bench_sampler_fill(shape kind, float *logits, size_t n, int32_t n_vo
     }
 }
 
-static void bench_sampler_report(const sampling_run *r, const char *kind, shape logits, const figure *ns,
-                                 const bench_table *t) {
-    TABLE_ROW(t, TXT(kind), TXT(SHAPE_NAMES[logits]), NUM(r->n_vocab), NUM(ns->mean), NUM(ns->spread),
-              NUM(ns->mean * r->n_vocab * r->n_rows * 1e-6));
-}
-
-/* Constrained kinds change the logits, so each gets new ones. */
-static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits,
-                                    const bench_table *t) {
-    static const struct {
-        const char *name;
-        float temperature;
-        uint64_t sparseness;
-    } kinds[] = {{"half, greedy", 0, 2}, {"half", 1, 2}, {"few", 1, 1000}};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        stored_mask m;
-        figure ns;
-        TRY(mask_open(&m, r->n_vocab, kinds[k].sparseness));
-        bench_sampler_fill(logits, r->logits, (size_t)r->n_vocab * (size_t)r->n_rows, r->n_vocab);
-        sampling_params_init(&r->params);
-        r->params.temperature = kinds[k].temperature;
-        r->constraint = &m.head;
-        quire_err e = bench_sampler_measure(r, o->n_runs, &ns);
-        r->constraint = NULL;
-        mem_free(m.bits);
-        TRY(e);
-        bench_sampler_report(r, kinds[k].name, logits, &ns, t);
-    }
-    return QUIRE_OK;
-}
-
 static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits,
                               const bench_table *t) {
     static const struct {
         const char *name;
         float temperature, top_p;
         int32_t top_k;
-    } kinds[] = {{"greedy", 0, 1, 0},
-                 {"temperature", 1, 1, 0},
-                 {"top-p 0.9", 1, 0.9f, 0},
-                 {"top-k 50", 1, 1, 50},
-                 {"top-k, top-p", 1, 0.9f, 50}};
+        uint64_t sparseness; /* of a constraint's mask; 0: none */
+    } kinds[] = {{"greedy", 0, 1, 0, 0},
+                 {"temperature", 1, 1, 0, 0},
+                 {"top-p 0.9", 1, 0.9f, 0, 0},
+                 {"top-k 50", 1, 1, 50, 0},
+                 {"top-k, top-p", 1, 0.9f, 50, 0},
+                 {"half, greedy", 0, 1, 0, 2},
+                 {"half", 1, 1, 0, 2},
+                 {"few", 1, 1, 0, 1000}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        stored_mask m = {.bits = NULL};
         figure ns;
         sampling_params_init(&r->params);
         r->params.temperature = kinds[k].temperature;
         r->params.top_p = kinds[k].top_p;
         r->params.top_k = kinds[k].top_k;
-        TRY(bench_sampler_measure(r, o->n_runs, &ns));
-        bench_sampler_report(r, kinds[k].name, logits, &ns, t);
+        if (kinds[k].sparseness > 0) { /* which changes the logits, so each gets new ones */
+            TRY(mask_open(&m, r->n_vocab, kinds[k].sparseness));
+            bench_sampler_fill(logits, r->logits, (size_t)r->n_vocab * (size_t)r->n_rows, r->n_vocab);
+            r->constraint = &m.head;
+        }
+        quire_err e = bench_sampler_measure(r, o->n_runs, &ns);
+        r->constraint = NULL;
+        mem_free(m.bits);
+        TRY(e);
+        TABLE_ROW(t, TXT(kinds[k].name), TXT(SHAPE_NAMES[logits]), NUM(r->n_vocab), NUM(ns.mean),
+                  NUM(ns.spread), NUM(ns.mean * r->n_vocab * r->n_rows * 1e-6));
     }
-    return report_constrained(o, r, logits, t);
+    return QUIRE_OK;
 }
 
 static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads,
@@ -180,11 +163,9 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
     for (size_t i = 0; e == QUIRE_OK && i < n_workers; i++) {
         e = sampler_open(n_vocab, 1, &r.samplers[i]);
     }
-    if (e == QUIRE_OK) {
-        for (shape kind = 0; e == QUIRE_OK && kind < N_SHAPES; kind++) {
-            bench_sampler_fill(kind, r.logits, n, n_vocab);
-            e = report_kinds(o, &r, kind, t);
-        }
+    for (shape kind = 0; e == QUIRE_OK && kind < N_SHAPES; kind++) {
+        bench_sampler_fill(kind, r.logits, n, n_vocab);
+        e = report_kinds(o, &r, kind, t);
     }
     for (size_t i = 0; r.samplers && i < n_workers; i++) {
         sampler_close(r.samplers[i]);

@@ -7,7 +7,6 @@
 
 #include "lab/commands/lab_commands.h"
 #include "lab/sim/serving.h"
-#include "options/engine_flags.h"
 
 typedef struct bench_serving_options {
     cli_options cli;
@@ -24,25 +23,21 @@ typedef struct bench_serving_options {
     double cost_per_hour; /* price of the device; 0: not shown */
     double speed;         /* the trace's clock runs this many times as fast */
     int32_t shrink;       /* divisor of lengths */
-    int32_t page_tokens, max_seqs, max_rows, max_chunk;
+    int32_t page_tokens;
     int32_t max_model_len; /* 0: the model's */
     int64_t kv_tokens;     /* 0: the device's */
-    int64_t step_target_us;
     /* Features beyond paging, in rows of their own: */
     int64_t swap_bytes; /* host memory for preempted requests; 0: none */
-    quire_preemption preemption_mode;
     /* "0.8,0.6": probabilities that the first, second .. draft token of a step is right;
      * NULL: no drafts */
     const char *acceptance;
     double draft_us; /* time to make a step's drafts */
 } bench_serving_options;
 
-enum { DEFAULT_REQUESTS = 1000, MAX_DOUBLINGS = 12, HALVINGS = 6 };
+enum { DEFAULT_REQUESTS = 1000, MAX_DOUBLINGS = 12, HALVINGS = 6, STEP_TARGET_US = 100000 };
 
-/* max_seqs and max_rows are vLLM's defaults of that time. */
 LAB_DEFAULTS(bench_serving, .lengths = "sharegpt", .rate = 2, .seed = 1, .speed = 1, .shrink = 1,
-             .page_tokens = 16, .max_seqs = 256, .max_rows = 2048, .step_target_us = 100000,
-             .preemption_mode = QUIRE_PREEMPTION_AUTO)
+             .page_tokens = 16)
 
 /* ---- the requests ---- */
 
@@ -68,15 +63,6 @@ static quire_err bench_serving_make_trace(const bench_serving_options *o, int32_
         trace_shrink(t, o->shrink);
     }
     return QUIRE_OK;
-}
-
-static void name_trace(const bench_serving_options *o, char *out, size_t n) {
-    if (o->trace != NULL) {
-        snprintf(out, n, "%s", o->trace);
-    } else {
-        snprintf(out, n, "Poisson arrivals, %g a second, lengths like %s's, seed %lld", o->rate, o->lengths,
-                 (long long)o->seed);
-    }
 }
 
 /* One way to serve. */
@@ -192,20 +178,15 @@ static quire_err make_server(const bench_serving_options *o, cost_model *cost, s
                              .kv_tokens = o->kv_tokens > 0 ? o->kv_tokens : cost->kv_tokens,
                              .page_tokens = o->page_tokens,
                              .max_model_len = o->max_model_len > 0 ? o->max_model_len : cost->max_model_len,
-                             .max_seqs = o->max_seqs,
-                             .max_rows = o->max_rows > o->max_seqs ? o->max_rows : o->max_seqs,
-                             .max_chunk = o->max_chunk,
-                             .step_target_us = o->step_target_us,
+                             .max_seqs = 256, /* vLLM's defaults of that time */
+                             .max_rows = 2048,
+                             .step_target_us = STEP_TARGET_US,
                              .speed = o->speed,
                              .swap_tokens = o->swap_bytes / (cost->token_bytes > 0 ? cost->token_bytes : 1),
-                             .preempt = (preempt_mode)o->preemption_mode,
+                             .preempt = PREEMPT_AUTO,
                              .draft_us = o->draft_us};
     if (o->draft_us > 0 && o->acceptance == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--draft-us is the time of guesses: it needs --acceptance");
-    }
-    if (o->swap_bytes == 0 && o->preemption_mode != QUIRE_PREEMPTION_AUTO) {
-        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: needs --swap-space",
-                       flag_choice_name(choices_preemption, (int)o->preemption_mode));
     }
     return parse_acceptance(o->acceptance, out, err);
 }
@@ -280,9 +261,9 @@ static void note_beyond(const bench_table *s, const serving_options *o, const se
 }
 
 static quire_err serving_run_way(const bench_table *s, const bench_serving_options *o, const trace *t,
-                                 const serving_options *so, const way *w, double *rate, quire_error *err) {
+                                 const serving_options *so, const bounds *b, const way *w, double *rate,
+                                 quire_error *err) {
     serving_options run = *so;
-    bounds b;
     serving_result r;
     run.batching = w->batching;
     run.reservation = w->reservation;
@@ -290,9 +271,8 @@ static quire_err serving_run_way(const bench_table *s, const bench_serving_optio
     run.swap_tokens = w->swaps ? run.swap_tokens : 0;
     run.n_drafts = w->guesses ? run.n_drafts : 0;
     *rate = TABLE_ABSENT;
-    TRY(parse_slo(o->slo, &b, err));
     if (o->slo != NULL) {
-        TRY(highest_rate(t, &run, &b, rate, err));
+        TRY(highest_rate(t, &run, b, rate, err));
     }
     TRY(serving_run(t, &run, &r, err));
     serving_print_row(s, o, w, &r, *rate);
@@ -302,53 +282,53 @@ static quire_err serving_run_way(const bench_table *s, const bench_serving_optio
 }
 
 static void serving_print_gains(const bench_table *s, const double *rates) {
-    double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX],
-           oracle = rates[WAY_ORACLE];
+    double paged = rates[WAY_PAGED], most = rates[WAY_MAX], oracle = rates[WAY_ORACLE];
     if (isfinite(paged) && most > 0 && oracle > 0 && isfinite(most) && isfinite(oracle)) {
         table_note(s,
                    "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of "
                    "one that knew the answers' lengths",
                    paged / most, paged / oracle);
     }
-    if (isfinite(paged) && isfinite(token) && paged > 0) {
-        table_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
-    }
-    if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_SWAPPING])) {
-        table_note(s, "swapping stands %.2f times the requests of pages without it",
-                   rates[WAY_SWAPPING] / paged);
-    }
-    if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_GUESSING])) {
-        table_note(s, "guesses stand %.2f times the requests of pages without them",
-                   rates[WAY_GUESSING] / paged);
+    const struct {
+        const char *line;
+        double rate;
+    } others[] = {{"the prefix cache stands %.2f times the requests of pages without it", rates[WAY_TOKEN]},
+                  {"swapping stands %.2f times the requests of pages without it", rates[WAY_SWAPPING]},
+                  {"guesses stand %.2f times the requests of pages without them", rates[WAY_GUESSING]}};
+    for (int i = 0; i < 3; i++) {
+        if (isfinite(paged) && paged > 0 && isfinite(others[i].rate)) {
+            table_note(s, others[i].line, others[i].rate / paged);
+        }
     }
 }
 
 static void serving_print_head(const bench_table *s, const bench_serving_options *o, const trace *t,
-                               const serving_options *so, const char *name) {
-    char heading[512];
+                               const serving_options *so) {
+    char heading[512], name[256];
+    snprintf(name, sizeof name, "Poisson arrivals, %g a second, lengths like %s's, seed %lld", o->rate,
+             o->lengths, (long long)o->seed);
     double trace_s =
         (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
     snprintf(heading, sizeof heading,
              "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of "
              "memory for keys and values, %d sequences and %d rows a step, pages of %d; simulated with the "
              "engine's planner",
-             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests,
-             (double)t->n_output_tokens / t->n_requests, so->cost->model, so->cost->device,
-             (long long)so->kv_tokens, (int)so->max_seqs, (int)so->max_rows, (int)so->page_tokens);
+             o->trace != NULL ? o->trace : name, (int)t->n_requests, trace_s,
+             (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests,
+             so->cost->model, so->cost->device, (long long)so->kv_tokens, (int)so->max_seqs,
+             (int)so->max_rows, (int)so->page_tokens);
     table_begin(s, heading);
 }
 
 static quire_err serving_run_ways(const bench_serving_options *o, const trace *t, const serving_options *so,
-                                  quire_error *err) {
+                                  const bounds *b, quire_error *err) {
     double rates[N_WAYS];
-    char name[256];
     bench_table s = {"serving", TABLE_COLUMNS(serving_columns), o->cli.json};
-    name_trace(o, name, sizeof name);
-    serving_print_head(&s, o, t, so, name);
+    serving_print_head(&s, o, t, so);
     for (int32_t i = 0; i < N_WAYS; i++) {
         rates[i] = NAN;
         if ((!ways[i].swaps || so->swap_tokens > 0) && (!ways[i].guesses || so->n_drafts > 0)) {
-            TRY(serving_run_way(&s, o, t, so, &ways[i], &rates[i], err));
+            TRY(serving_run_way(&s, o, t, so, b, &ways[i], &rates[i], err));
         }
     }
     if (o->slo != NULL) {
@@ -371,7 +351,7 @@ static quire_err bench_serving_run(const cli_options *cli, quire_error *err) {
     TRY(parse_slo(o->slo, &b, err));
     TRY(make_server(o, &cost, &so, err));
     TRY(bench_serving_make_trace(o, so.max_model_len, &t, err));
-    quire_err e = serving_run_ways(o, &t, &so, err);
+    quire_err e = serving_run_ways(o, &t, &so, &b, err);
     trace_deinit(&t);
     return e;
 }
@@ -393,22 +373,13 @@ static const flag bench_serving_flags[] = {
     {"--shrink", "N", "prompts and answers become an Nth as long", COUNT(shrink, 1, 1 << 20)},
     {"--kv-tokens", "N", "tokens that the memory holds; 0: what the device has room for", FLAG_BYTES,
      AT(kv_tokens)},
-    {"--max-num-seqs", "N", "sequences running at once", COUNT(max_seqs, 1, 1 << 16), .rare = true},
     {"--swap-space", "GIB", "host memory for preempted requests", FLAG_GIB, AT(swap_bytes)},
-    {"--preemption-mode", NULL,
-     "what becomes of preempted requests where there is some: auto is what costs less", FLAG_CHOICE,
-     AT(preemption_mode), .choices = choices_preemption, .rare = true},
     {"--acceptance", "LIST", "guesses are verified: chances that the first, second .. of a step is right",
      TEXT(acceptance)},
     {"--draft-us", "N", "with --acceptance: microseconds that making a step's guesses takes", FLAG_PART,
      AT(draft_us), .minimum = 0, .maximum = 1e9, .rare = true},
-    {"--max-num-batched-tokens", "N", "rows a step", COUNT(max_rows, 1, 1 << 20), .rare = true},
-    {"--chunk", "N", "most prompt tokens of one sequence in a step; 0: as many as fit",
-     COUNT(max_chunk, 0, INT32_MAX), .rare = true},
     {"--max-model-len", "N", "tokens a sequence may have; without: the model's",
      COUNT(max_model_len, 1, 1 << 24), .rare = true},
-    {"--step-target-ms", "MS", "longest step while streams run", FLAG_MILLISECONDS, AT(step_target_us),
-     .minimum = 0, .maximum = 1e7, .rare = true},
     {"--page-size --block-size", "N", "tokens a page holds", PAGE_SIZE(page_tokens)},
     {0},
 };

@@ -24,6 +24,7 @@ typedef struct prompt_line {
 typedef struct prompt_lines {
     prompt_line *lines; /* [n] in file order */
     int32_t n;
+    size_t cap;
     str categories[PROMPT_MAX_CATEGORIES]; /* [n_categories]; the first is "", for lines without a category */
     int32_t n_categories;
 } prompt_lines;
@@ -81,16 +82,13 @@ static quire_err read_line(reader *r, str text) {
         json_drop(line.json);
         return e;
     }
+    e = mem_grow(&r->out->lines, &r->out->cap, (size_t)r->out->n + 1, sizeof *r->out->lines);
+    if (e != QUIRE_OK) {
+        json_drop(line.json);
+        return err_set(r->err, e, -1, "%s: no memory for its prompts", r->name);
+    }
     r->out->lines[r->out->n++] = line;
     return QUIRE_OK;
-}
-
-static int32_t count_lines(str text) {
-    int32_t n = 1;
-    for (size_t i = 0; i < text.n; i++) {
-        n += text.p[i] == '\n' && n < PROMPT_MAX_LINES;
-    }
-    return n;
 }
 
 /* Reads all non-empty lines of text. name: the file's, for messages. most: lines kept per
@@ -100,10 +98,6 @@ static quire_err prompt_lines_read(str text, const char *name, int32_t most, pro
                                    quire_error *err) {
     reader r = {.out = out, .name = name, .most = most, .err = err};
     *out = (prompt_lines){.n_categories = 1};
-    out->lines = mem_new((size_t)count_lines(text), sizeof *out->lines);
-    if (out->lines == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its prompts", name);
-    }
     while (text.n > 0) {
         str line = figures_next_line(&text);
         r.number++;
@@ -127,7 +121,6 @@ typedef struct bench_speculation_options {
     engine_ablations off;
     const char *methods; /* "ngram,suffix", each with its defaults */
     const char *name;    /* name of the file of prompts; NULL: the built-in prompts */
-    str prompts;         /* its text */
     int32_t n_decode;    /* tokens of each answer */
     int32_t n_each;      /* prompts per category, the first ones; 0: all */
     double temperature;
@@ -163,10 +156,8 @@ typedef struct way {
     const char *speculative_config; /* NULL: without drafts */
     client client;
     bool is_open;
-    int32_t *ids;    /* [n_decode] the last answer */
-    bool is_late;    /* many of its tokens were found at a time, so its times mean nothing */
-    double seconds;  /* time after its first tokens */
-    int64_t n_timed; /* tokens after those */
+    int32_t *ids; /* [n_decode] the last answer */
+    tally last;   /* its counts; n_late: many of its tokens were found at a time, so its times mean nothing */
     tally tallies[PROMPT_MAX_CATEGORIES];
 } way;
 
@@ -213,7 +204,7 @@ static quire_err open_way(speculation *b, way *w, quire_error *err) {
     o.memory_utilization /= b->n_ways;
     w->ids = mem_new((size_t)b->o->n_decode, sizeof *w->ids);
     TRY(mem_check_for(w->ids, "the answers", err));
-    TRY(client_open(&o, b->o->off, &w->client, err));
+    TRY(client_open(&o, b->o->off, NULL, &w->client, err));
     w->is_open = true;
     return QUIRE_OK;
 }
@@ -227,10 +218,10 @@ static void close_way(way *w) {
 
 /* ---- answers ---- */
 
-/* Answers the prompt and adds to the totals of its category. prompt_steps: steps before
+/* Answers the prompt. prompt_steps: steps before
  * the first token; if negative, it is determined from a way without drafts, which takes
  * one step per token. */
-static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category,
+static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n,
                                int64_t *prompt_steps, quire_error *err) {
     quire_stats before, after;
     char seed[16], temperature[16];
@@ -250,30 +241,41 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
     }
     int64_t n_steps = after.steps - before.steps;
     *prompt_steps = *prompt_steps < 0 ? n_steps - (a.n_seen - 1) : *prompt_steps;
-    tally *t = &w->tallies[category];
-    t->n_prompts++;
-    t->n_tokens += a.n_seen - a.n_first;
-    t->n_steps += n_steps - *prompt_steps;
-    t->n_guessed += after.draft_tokens - before.draft_tokens;
-    t->n_accepted += after.draft_accepted - before.draft_accepted;
-    w->is_late = 2 * a.n_looks < n_steps - *prompt_steps; /* true: this thread read too late */
-    w->n_timed = a.n_seen - a.n_first;
-    w->seconds = (double)(a.last_us - a.first_us) * 1e-6;
+    w->last = (tally){.n_prompts = 1,
+                      .n_tokens = a.n_seen - a.n_first,
+                      .n_steps = n_steps - *prompt_steps,
+                      .n_guessed = after.draft_tokens - before.draft_tokens,
+                      .n_accepted = after.draft_accepted - before.draft_accepted,
+                      .n_timed = a.n_seen - a.n_first,
+                      .n_late = 2 * a.n_looks < n_steps - *prompt_steps, /* this thread read too late */
+                      .seconds = (double)(a.last_us - a.first_us) * 1e-6};
     return QUIRE_OK;
 }
 
-/* Adds the times of the last answers if all of them are meaningful, so that speeds are of
- * the same prompts. */
-static void bench_speculation_add_times(speculation *b, int32_t category) {
+static void add_tally(tally *sum, const tally *t) {
+    sum->n_prompts += t->n_prompts;
+    sum->n_tokens += t->n_tokens;
+    sum->n_steps += t->n_steps;
+    sum->n_guessed += t->n_guessed;
+    sum->n_accepted += t->n_accepted;
+    sum->n_timed += t->n_timed;
+    sum->n_late += t->n_late;
+    sum->seconds += t->seconds;
+}
+
+/* Adds the last answers, their times only if all of them are meaningful, so that speeds
+ * are of the same prompts. */
+static void add_answers(speculation *b, int32_t category) {
     bool is_late = false;
     for (int32_t i = 0; i < b->n_ways; i++) {
-        is_late = is_late || b->ways[i].is_late;
+        is_late = is_late || b->ways[i].last.n_late > 0;
     }
     for (int32_t i = 0; i < b->n_ways; i++) {
-        tally *t = &b->ways[i].tallies[category];
-        t->n_late += is_late;
-        t->n_timed += is_late ? 0 : b->ways[i].n_timed;
-        t->seconds += is_late ? 0 : b->ways[i].seconds;
+        tally *t = &b->ways[i].last;
+        t->n_late = is_late;
+        t->n_timed = is_late ? 0 : t->n_timed;
+        t->seconds = is_late ? 0 : t->seconds;
+        add_tally(&b->ways[i].tallies[category], t);
     }
 }
 
@@ -286,7 +288,7 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
     TRY(quire_tokenize(b->ways[0].client.engine, p->text.p, p->text.n, true, &ids, &n_ids, err));
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
-        e = answer_prompt(b, &b->ways[i], ids, n_ids, p->category, &prompt_steps, err);
+        e = answer_prompt(b, &b->ways[i], ids, n_ids, &prompt_steps, err);
         if (e == QUIRE_OK &&
             memcmp(b->ways[i].ids, b->ways[0].ids, (size_t)b->o->n_decode * sizeof *b->ways[0].ids) != 0) {
             e = err_set(err, QUIRE_INTERNAL, line,
@@ -295,7 +297,7 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
         }
     }
     if (e == QUIRE_OK) {
-        bench_speculation_add_times(b, p->category);
+        add_answers(b, p->category);
     }
     quire_free(ids);
     return e;
@@ -305,17 +307,6 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
 
 static double bench_speculation_over(double a, double b) {
     return b > 0 ? a / b : TABLE_ABSENT;
-}
-
-static void add_tally(tally *sum, const tally *t) {
-    sum->n_prompts += t->n_prompts;
-    sum->n_tokens += t->n_tokens;
-    sum->n_steps += t->n_steps;
-    sum->n_guessed += t->n_guessed;
-    sum->n_accepted += t->n_accepted;
-    sum->n_timed += t->n_timed;
-    sum->n_late += t->n_late;
-    sum->seconds += t->seconds;
 }
 
 static void bench_speculation_print_tally(const bench_table *sh, const char *category, const way *w,
@@ -372,30 +363,6 @@ static void print_all(const speculation *b) {
     }
 }
 
-static quire_err bench_speculation_measure(const bench_speculation_options *o, quire_error *err) {
-    speculation *b = mem_new(1, sizeof *b);
-    TRY(mem_check_for(b, "the measurement", err));
-    *b = (speculation){.o = o};
-    str text = o->name != NULL ? o->prompts : str_of(built_in_prompts);
-    quire_err e = choose_ways(b, err);
-    TRY_DONE(e, prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each,
-                                  &b->prompts, err));
-    for (int32_t i = 0; i < b->n_ways; i++) {
-        TRY_DONE(e, open_way(b, &b->ways[i], err));
-    }
-    for (int32_t i = 0; i < b->prompts.n; i++) {
-        TRY_DONE(e, answer_by_all(b, i, err));
-    }
-    print_all(b);
-done:
-    for (int32_t i = 0; i < b->n_ways; i++) {
-        close_way(&b->ways[i]);
-    }
-    prompt_lines_deinit(&b->prompts);
-    mem_free(b);
-    return e;
-}
-
 #define AT(member) .offset = offsetof(bench_speculation_options, member)
 
 static const flag bench_speculation_flags[] = {
@@ -409,17 +376,33 @@ static const flag bench_speculation_flags[] = {
     {0},
 };
 
-static quire_err bench_speculation_run(const cli_options *o, quire_error *err) {
-    if (o->engine.speculative_config != NULL) {
-        TRY(unused_flags_refuse(o, "--methods", "with --speculative-config, which is measured alone", err));
+static quire_err bench_speculation_run(const cli_options *cli, quire_error *err) {
+    const bench_speculation_options *o = (const void *)cli;
+    if (cli->engine.speculative_config != NULL) {
+        TRY(unused_flags_refuse(cli, "--methods", "with --speculative-config, which is measured alone", err));
     }
-    bench_speculation_options own = *(const bench_speculation_options *)(const void *)o;
+    const char *name = o->name != NULL ? o->name : "built-in prompts";
     strbuf text = {0};
-    quire_err e = own.name != NULL ? files_read_text(own.name, &text, err) : QUIRE_OK;
-    if (e == QUIRE_OK) {
-        own.prompts = (str){text.n > 0 ? text.p : "", text.n};
-        e = bench_speculation_measure(&own, err);
+    speculation *b = mem_new(1, sizeof *b);
+    TRY(mem_check_for(b, "the measurement", err));
+    *b = (speculation){.o = o};
+    quire_err e = o->name != NULL ? files_read_text(o->name, &text, err) : QUIRE_OK;
+    TRY_DONE(e, choose_ways(b, err));
+    str prompts = o->name == NULL ? str_of(built_in_prompts) : (str){text.n > 0 ? text.p : "", text.n};
+    TRY_DONE(e, prompt_lines_read(prompts, name, o->n_each, &b->prompts, err));
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        TRY_DONE(e, open_way(b, &b->ways[i], err));
     }
+    for (int32_t i = 0; i < b->prompts.n; i++) {
+        TRY_DONE(e, answer_by_all(b, i, err));
+    }
+    print_all(b);
+done:
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        close_way(&b->ways[i]);
+    }
+    prompt_lines_deinit(&b->prompts);
+    mem_free(b);
     strbuf_deinit(&text);
     return e;
 }

@@ -180,7 +180,7 @@ static quire_err speed_open(speed_model *m, const char *path, quire_error *err) 
     for (int32_t i = 0; i < m->most * DECODE_PROMPT; i++) {
         m->prompts[i] = (int32_t)(rng_next(&m->draw) % (uint64_t)m->shape.n_vocab);
     }
-    return client_open(&e, (engine_ablations){0}, &m->c, err);
+    return client_open(&e, (engine_ablations){0}, NULL, &m->c, err);
 }
 
 static quire_err speed_measure_model(speed_model *m, quire_error *err) {

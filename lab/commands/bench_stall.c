@@ -71,10 +71,6 @@ static void take_gaps(stall *b, int64_t from_us, int64_t to_us) {
     }
 }
 
-static double gap_at(gaps *g, double part) {
-    return g->n > 0 ? figures_percentile(g->ms, g->n, part) : TABLE_ABSENT;
-}
-
 static double mean_gap(const gaps *g) {
     double sum = 0.0;
     for (int32_t i = 0; i < g->n; i++) {
@@ -85,9 +81,13 @@ static double mean_gap(const gaps *g) {
 
 static void bench_stall_report(const bench_table *t, double target_ms, double alone_ms, gaps *beside,
                                double first_ms) {
-    double mean = mean_gap(beside);
-    TABLE_ROW(t, NUM(target_ms), NUM(alone_ms), NUM(mean), NUM(mean / alone_ms), NUM(gap_at(beside, 0.5)),
-              NUM(gap_at(beside, 0.99)), NUM(gap_at(beside, 1.0)), NUM(first_ms));
+    static const double parts[] = {0.5, 0.99, 1.0};
+    double mean = mean_gap(beside), at[3];
+    for (int i = 0; i < 3; i++) {
+        at[i] = beside->n > 0 ? figures_percentile(beside->ms, beside->n, parts[i]) : TABLE_ABSENT;
+    }
+    TABLE_ROW(t, NUM(target_ms), NUM(alone_ms), NUM(mean), NUM(mean / alone_ms), NUM(at[0]), NUM(at[1]),
+              NUM(at[2]), NUM(first_ms));
 }
 
 /* Measures streams alone, then with the prompt. */
@@ -121,28 +121,26 @@ static quire_err bench_stall_measure(stall *b, const bench_table *t, double targ
     return QUIRE_OK;
 }
 
-static quire_err measure_client(stall *b, const bench_table *t, double target_ms, quire_error *err) {
+static quire_err measure_target(stall *b, const bench_table *t, double target_ms, quire_error *err) {
     const bench_stall_options *o = b->options;
-    int32_t longest = b->client.info->max_model_len;
-    if (o->n_prompt + 2 > longest || STREAM_PROMPT + 2 > longest) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompt %d: the model takes %d tokens; ask for less",
-                       (int)o->n_prompt, (int)longest);
-    }
+    quire_options own = o->cli.engine;
+    own.step_target_us = (int64_t)(target_ms * 1e3);
+    own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
+    TRY(client_open(&own, o->off, NULL, &b->client, err));
+    const int32_t longest = b->client.info->max_model_len;
+    const bool fits = o->n_prompt + 2 <= longest && STREAM_PROMPT + 2 <= longest;
+    quire_err e;
+    TRY_DONE(e, fits ? QUIRE_OK
+                     : err_set(err, QUIRE_INVALID, -1, "--prompt %d: the model takes %d tokens; ask for less",
+                               (int)o->n_prompt, (int)longest));
     b->n_longest = longest - STREAM_PROMPT;
     b->times = mem_new((size_t)o->n_streams * (size_t)b->n_longest, sizeof *b->times);
-    TRY(mem_check_for(b->times, "the streams", err));
+    TRY_DONE(e, mem_check_for(b->times, "the streams", err));
     if (target_ms == 0.0) {
         table_begin(t, "gaps between tokens of streams, alone and beside a prompt");
     }
-    return bench_stall_measure(b, t, target_ms, err);
-}
-
-static quire_err measure_target(stall *b, const bench_table *t, double target_ms, quire_error *err) {
-    quire_options engine = b->options->cli.engine;
-    engine.step_target_us = (int64_t)(target_ms * 1e3);
-    engine.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-    TRY(client_open(&engine, b->options->off, &b->client, err));
-    quire_err e = measure_client(b, t, target_ms, err);
+    e = bench_stall_measure(b, t, target_ms, err);
+done:
     client_close(&b->client);
     mem_free(b->times);
     b->times = NULL;

@@ -54,7 +54,7 @@ static quire_err measure_token(const bench_start_options *o, double *least_ms, q
     quire_options own = o->cli.engine;
     client c;
     own.prefix_cache = QUIRE_PREFIX_CACHE_NONE;
-    TRY(client_open(&own, (engine_ablations){0}, &c, err));
+    TRY(client_open(&own, (engine_ablations){0}, NULL, &c, err));
     quire_err e = time_tokens(&c, least_ms, err);
     client_close(&c);
     return e;
@@ -67,7 +67,7 @@ static quire_err time_return(const client *host, const quire_options *o, double 
     client c;
     sent s = {0};
     const int64_t start = clock_us();
-    TRY(client_open_beside(host, o, &c, err));
+    TRY(client_open(o, (engine_ablations){0}, host, &c, err));
     quire_err e = client_send(&c, &(int32_t){1}, 1, 1, &s, err);
     TRY_DONE(e, client_await(&c, 1, err));
 done:
@@ -86,7 +86,7 @@ static quire_err measure_returns(const bench_start_options *o, start_figure *out
     of_host.hf_overrides = of_host.override_kv = NULL;
     of_host.compute = QUIRE_COMPUTE_AUTO;
     of_host.n_pages = 64;
-    TRY(client_open(&of_host, (engine_ablations){0}, &host, err));
+    TRY(client_open(&of_host, (engine_ablations){0}, NULL, &host, err));
     quire_err e = time_return(&host, &o->cli.engine, &warm, err);
     for (int32_t i = 0; i < o->n_runs && e == QUIRE_OK; i++) {
         e = time_return(&host, &o->cli.engine, &ms[i], err);
@@ -220,16 +220,6 @@ static quire_err time_starts(const bench_start_options *o, const char *cache, st
 
 /* ---- the cache ---- */
 
-/* Measures first starts, killed before they store anything; then lets one store its
- * packed model, and measures starts that find it. */
-static quire_err bench_start_time_both(const bench_start_options *o, const char *cache, start_times *out,
-                                       quire_error *err) {
-    double ms;
-    TRY(time_starts(o, cache, START_KILLED, &out->first, err));
-    TRY(time_start(o, cache, START_TO_END, &ms, err));
-    return time_starts(o, cache, START_TO_END, &out->second, err);
-}
-
 /* Whether the pack cache keeps such a model. */
 static quire_err is_kept(const quire_options *o, bool *out, quire_error *err) {
     size_t n;
@@ -241,8 +231,11 @@ static quire_err is_kept(const quire_options *o, bool *out, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* Measures first starts, killed before they store anything; then lets one store its
+ * packed model, and measures starts that find it. */
 static quire_err measure_start(const bench_start_options *o, start_times *out, quire_error *err) {
     temporary cache;
+    double ms;
     *out = (start_times){.has_second = false};
     TRY(is_kept(&o->cli.engine, &out->has_second, err));
     TRY(measure_token(o, &out->token_ms, err));
@@ -250,7 +243,10 @@ static quire_err measure_start(const bench_start_options *o, start_times *out, q
         return time_starts(o, "none", START_TO_END, &out->first, err);
     }
     TRY(temporary_make(&cache, err));
-    quire_err e = bench_start_time_both(o, cache.path, out, err);
+    quire_err e = time_starts(o, cache.path, START_KILLED, &out->first, err);
+    TRY_DONE(e, time_start(o, cache.path, START_TO_END, &ms, err));
+    TRY_DONE(e, time_starts(o, cache.path, START_TO_END, &out->second, err));
+done:
     temporary_remove(&cache);
     return e;
 }

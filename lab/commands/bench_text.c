@@ -13,12 +13,8 @@
 #include "json/json_out.h"
 
 typedef struct bench_text_options {
-    cli_options cli;
-    /* a model, directory or tokenizer file; NULL: the built-in model, and a tokenizer of
-     * each kind made from it */
-    const char *path;
-    const char *file; /* name of the text's file */
-    str text;         /* a text to measure besides the generated ones; empty: none */
+    cli_options cli;  /* without a model: the built-in one, and a tokenizer of each kind made from it */
+    const char *file; /* a text to measure besides the generated ones; NULL: none */
     int32_t n_kib;    /* size of each generated text */
     int32_t n_runs;   /* runs per figure, for mean and spread */
 } bench_text_options;
@@ -31,15 +27,18 @@ enum { N_MESSAGES = 100 };
 
 LAB_DEFAULTS(bench_text, .n_kib = 1024, .n_runs = 3)
 
-/* One tokenizer and one text. */
+/* A tokenizer, and the text or chat at hand. */
 typedef struct text_run {
     const bench_text_options *options;
     const bench_table *table;
+    str file; /* text of options->file; empty: none */
     const tokenizer *t;
-    const char *kind, *name;
+    const char *kind; /* of the tokenizer */
     str text;
     token_list ids;
     strbuf out;
+    const chat_template *template;
+    chat_messages messages;
 } text_run;
 
 typedef quire_err step_fn(text_run *r, quire_error *err);
@@ -89,60 +88,42 @@ static quire_err bench_text_stream(text_run *r, quire_error *err) {
     return bench_text_no_memory(e, err);
 }
 
-static quire_err measure_steps(text_run *r, quire_error *err) {
+static quire_err measure_text(text_run *r, const char *name, str text, quire_error *err) {
     figure encoding, decoding, streaming;
+    r->text = text;
     TRY(commands_bench_text_measure(r, bench_text_encode, &encoding, err));
     TRY(commands_bench_text_measure(r, bench_text_decode, &decoding, err));
     TRY(commands_bench_text_measure(r, bench_text_stream, &streaming, err));
-    double n_bytes = (double)r->text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1,
+    double n_bytes = (double)text.n, n_ids = r->ids.n > 0 ? (double)r->ids.n : 1,
            speed = n_bytes / encoding.mean;
-    TABLE_ROW(r->table, TXT(r->kind), TXT(r->name), NUM(n_bytes / n_ids), NUM(speed),
+    TABLE_ROW(r->table, TXT(r->kind), TXT(name), NUM(n_bytes / n_ids), NUM(speed),
               NUM(speed * encoding.spread / encoding.mean), NUM(n_bytes / decoding.mean),
               NUM(streaming.mean / n_ids), NUM(TABLE_ABSENT));
     return QUIRE_OK;
 }
 
-static quire_err measure_text(const bench_text_options *o, const bench_table *s, const tokenizer *t,
-                              const char *kind, const char *name, str text, quire_error *err) {
-    text_run r = {.options = o, .table = s, .t = t, .kind = kind, .name = name, .text = text};
-    quire_err e = measure_steps(&r, err);
-    token_list_deinit(&r.ids);
-    strbuf_deinit(&r.out);
-    return e;
-}
-
-static quire_err measure_sample(const bench_text_options *o, const bench_table *s, const tokenizer *t,
-                                const char *kind, sample_kind sample, quire_error *err) {
-    strbuf text = {0};
-    quire_err e = bench_text_no_memory(sample_make(sample, (size_t)o->n_kib << 10, &text), err);
-    TRY_DONE(e, measure_text(o, s, t, kind, sample_name(sample), (str){text.p, text.n}, err));
-done:
-    strbuf_deinit(&text);
-    return e;
-}
-
-static quire_err measure_tokenizer(const bench_text_options *o, const bench_table *s, const tokenizer *t,
-                                   const char *kind, quire_error *err) {
-    for (sample_kind sample = 0; sample < N_SAMPLES; sample++) {
-        TRY(measure_sample(o, s, t, kind, sample, err));
+static quire_err measure_tokenizer(text_run *r, const tokenizer *t, const char *kind, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    r->t = t;
+    r->kind = kind;
+    for (sample_kind sample = 0; sample < N_SAMPLES && e == QUIRE_OK; sample++) {
+        strbuf text = {0};
+        e = bench_text_no_memory(sample_make(sample, (size_t)r->options->n_kib << 10, &text), err);
+        if (e == QUIRE_OK) {
+            e = measure_text(r, sample_name(sample), (str){text.p, text.n}, err);
+        }
+        strbuf_deinit(&text);
     }
-    return o->text.n > 0 ? measure_text(o, s, t, kind, "file", o->text, err) : QUIRE_OK;
+    return e == QUIRE_OK && r->file.n > 0 ? measure_text(r, "file", r->file, err) : e;
 }
 
 /* ---- rendering ---- */
 
-typedef struct render_run {
-    text_run run; /* first member: a text_run* is a render_run* */
-    const chat_template *template;
-    chat_messages messages;
-} render_run;
-
-static quire_err bench_text_render(text_run *run, quire_error *err) {
-    render_run *r = (render_run *)run;
+static quire_err bench_text_render(text_run *r, quire_error *err) {
     const chat_prompt p = {.messages = &r->messages, .add_generation_prompt = true};
     text_marks marks = {0};
-    strbuf_clear(&run->out);
-    quire_err e = chat_render(r->template, &p, &run->out, &marks, err);
+    strbuf_clear(&r->out);
+    quire_err e = chat_render(r->template, &p, &r->out, &marks, err);
     text_marks_deinit(&marks);
     return e;
 }
@@ -169,20 +150,19 @@ static quire_err make_messages(const chat_traits *traits, chat_messages *out, qu
     return e;
 }
 
-static quire_err measure_render(const bench_text_options *o, const bench_table *s, const tokenizer *t,
-                                const char *kind, str source, quire_error *err) {
+static quire_err measure_render(text_run *r, const tokenizer *t, const char *kind, str source,
+                                quire_error *err) {
     chat_template *template;
     figure us;
     chat_tokens tokens = {.tokenizer = t, .bos = tokenizer_bos_text(t), .eos = tokenizer_eos_text(t)};
     TRY(chat_template_open(source.n > 0 ? source : str_of(CHATML), &tokens, &template, err));
-    render_run r = {.run = {.options = o, .table = s}, .template = template};
-    quire_err e = make_messages(chat_template_traits(template), &r.messages, err);
-    TRY_DONE(e, commands_bench_text_measure(&r.run, bench_text_render, &us, err));
-    TABLE_ROW(s, TXT(kind), TXT(source.n > 0 ? "its template" : "ChatML"), NUM(TABLE_ABSENT),
+    r->template = template;
+    quire_err e = make_messages(chat_template_traits(template), &r->messages, err);
+    TRY_DONE(e, commands_bench_text_measure(r, bench_text_render, &us, err));
+    TABLE_ROW(r->table, TXT(kind), TXT(source.n > 0 ? "its template" : "ChatML"), NUM(TABLE_ABSENT),
               NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(TABLE_ABSENT), NUM(us.mean));
 done:
-    chat_messages_deinit(&r.messages);
-    strbuf_deinit(&r.run.out);
+    chat_messages_deinit(&r->messages);
     chat_template_close(template);
     return e;
 }
@@ -197,58 +177,35 @@ static const char *bench_text_kind_of(const vocab *v) {
                                               : "GGUF";
 }
 
-static quire_err measure_made(const bench_text_options *o, const bench_table *s, const tokenizer *from,
-                              quire_error *err) {
-    for (made_kind kind = 0; kind < N_MADE; kind++) {
-        tokenizer *t;
-        TRY(made_open(kind, from, &t, err));
-        quire_err e = measure_tokenizer(o, s, t, made_name(kind), err);
-        tokenizer_close(t);
+static quire_err measure_open(text_run *r, const model_file *f, const tokenizer *t, quire_error *err) {
+    const bool is_given = r->options->cli.engine.model != NULL;
+    const char *kind = is_given ? bench_text_kind_of(model_file_vocab(f)) : "byte-level BPE";
+    TRY(measure_tokenizer(r, t, kind, err));
+    for (made_kind made = 0; made < N_MADE && !is_given; made++) {
+        tokenizer *own;
+        TRY(made_open(made, t, &own, err));
+        quire_err e = measure_tokenizer(r, own, made_name(made), err);
+        tokenizer_close(own);
         TRY(e);
     }
-    return QUIRE_OK;
+    return measure_render(r, t, kind, model_file_chat_template(f), err);
 }
 
-static quire_err measure_open(const bench_text_options *o, const bench_table *s, const model_file *f,
-                              const tokenizer *t, quire_error *err) {
-    const char *kind = o->path != NULL ? bench_text_kind_of(model_file_vocab(f)) : "byte-level BPE";
-    TRY(measure_tokenizer(o, s, t, kind, err));
-    if (o->path == NULL) {
-        TRY(measure_made(o, s, t, err));
-    }
-    return measure_render(o, s, t, kind, model_file_chat_template(f), err);
-}
-
-static quire_err bench_text_measure_all(const bench_text_options *o, const bench_table *s, quire_error *err) {
+static quire_err bench_text_measure_all(text_run *r, quire_error *err) {
     size_t n = 0;
     model_file *f;
     tokenizer *t;
-    const char *path = o->path != NULL ? o->path : "builtin";
+    const char *path = r->options->cli.engine.model != NULL ? r->options->cli.engine.model : "builtin";
     const void *bytes = options_builtin_model(path, &n);
     TRY(bytes != NULL ? model_file_open_memory(bytes, n, path, &f, err)
                       : model_file_open_vocabulary(path, &f, err));
     quire_err e = tokenizer_open(model_file_vocab(f), &t, err);
     if (e == QUIRE_OK) {
-        e = measure_open(o, s, f, t, err);
+        e = measure_open(r, f, t, err);
         tokenizer_close(t);
     }
     model_file_close(f);
     return e;
-}
-
-static quire_err bench_text_measure(const bench_text_options *o, quire_error *err) {
-    TABLE(s, "text", o->cli.json, WORD("tokenizer", "tokenizer", -16), WORD("text", "text", -12),
-          FIGURE("bytes", "bytes/token", 11, 2, "bytes/token"),
-          FIGURE("encode", "encode MB/s", 11, 2, "MB/s"), FIGURE("encode_spread", "+-", 6, 2, "MB/s"),
-          FIGURE("decode", "decode MB/s", 11, 2, "MB/s"),
-          FIGURE("stream", "stream us/token", 15, 3, "us/token"), FIGURE("render", "render us", 9, 0, "us"));
-    table_begin(&s, NULL);
-    TRY(bench_text_measure_all(o, &s, err));
-    table_note(&s,
-               "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 "
-               "bytes is rendered.",
-               (int)o->n_kib, (int)o->n_runs, N_MESSAGES);
-    return QUIRE_OK;
 }
 
 #define AT(member) .offset = offsetof(bench_text_options, member)
@@ -260,18 +217,31 @@ static const flag bench_text_flags[] = {
     {0},
 };
 
-static quire_err bench_text_run(const cli_options *o, quire_error *err) {
-    bench_text_options own = *(const bench_text_options *)(const void *)o;
-    const char *file = own.file;
+static quire_err bench_text_run(const cli_options *cli, quire_error *err) {
+    const bench_text_options *o = (const void *)cli;
+    TABLE(s, "text", cli->json, WORD("tokenizer", "tokenizer", -16), WORD("text", "text", -12),
+          FIGURE("bytes", "bytes/token", 11, 2, "bytes/token"),
+          FIGURE("encode", "encode MB/s", 11, 2, "MB/s"), FIGURE("encode_spread", "+-", 6, 2, "MB/s"),
+          FIGURE("decode", "decode MB/s", 11, 2, "MB/s"),
+          FIGURE("stream", "stream us/token", 15, 3, "us/token"), FIGURE("render", "render us", 9, 0, "us"));
+    text_run r = {.options = o, .table = &s};
     strbuf text = {0};
-    own.path = o->engine.model;
-    quire_err e = file != NULL ? files_read(file, &text, err) : QUIRE_OK;
-    if (e == QUIRE_OK && file != NULL && text.n == 0) {
-        e = err_set(err, QUIRE_INVALID, -1, "--file %s: the file is empty; give one with text", file);
+    quire_err e = o->file != NULL ? files_read(o->file, &text, err) : QUIRE_OK;
+    if (e == QUIRE_OK && o->file != NULL && text.n == 0) {
+        e = err_set(err, QUIRE_INVALID, -1, "--file %s: the file is empty; give one with text", o->file);
     }
-    own.text = (str){text.p, text.n};
-    TRY_DONE(e, bench_text_measure(&own, err));
+    if (e == QUIRE_OK) {
+        table_begin(&s, NULL);
+    }
+    r.file = (str){text.p, text.n};
+    TRY_DONE(e, bench_text_measure_all(&r, err));
+    table_note(&s,
+               "Texts of %d KiB, one thread's processor time, mean of %d runs; a chat of %d messages of 200 "
+               "bytes is rendered.",
+               (int)o->n_kib, (int)o->n_runs, N_MESSAGES);
 done:
+    token_list_deinit(&r.ids);
+    strbuf_deinit(&r.out);
     strbuf_deinit(&text);
     return e;
 }

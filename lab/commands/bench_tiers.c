@@ -125,7 +125,7 @@ static quire_err bench_tiers_open_engine(const bench_tiers_options *o, int32_t t
     q.tier_redis = tier == TIER_REDIS ? o->cli.engine.tier_redis : NULL;
     q.tier_wait_us = LONGEST_WAIT_US;
     b->tier = tier;
-    return client_open(&q, (engine_ablations){0}, &b->c, err);
+    return client_open(&q, (engine_ablations){0}, NULL, &b->c, err);
 }
 
 static quire_err measure_tier(const bench_tiers_options *o, int32_t tier, const char *directory,
@@ -163,10 +163,7 @@ static quire_err bench_tiers_run(const cli_options *cli, quire_error *err) {
     const bench_tiers_options *o = (const void *)cli;
     int32_t lengths[FIGURES_MAX_POINTS], n_lengths;
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
-    tiers_bench b = {.draw = first_draw(o)};
-    for (int32_t i = 0; i < n_lengths; i++) {
-        b.longest = lengths[i] > b.longest ? lengths[i] : b.longest;
-    }
+    tiers_bench b = {.draw = first_draw(o), .longest = figures_largest(lengths, n_lengths)};
     temporary own;
     if (o->cli.engine.tier_file == NULL) {
         TRY(temporary_make(&own, err));

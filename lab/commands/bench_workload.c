@@ -349,10 +349,7 @@ EXPERIMENT(workload, " [NAME]", ARGUMENT_NAME, "speed and hit rate of kinds of r
 EXPERIMENT(ablation, " [NAME]", ARGUMENT_NAME, "workloads with one mechanism switched off",
            "  quire bench ablation chat --json\n", flags_experiment_page);
 
-/* ---- servers without paging ---- */
-
-/* bench ablation batching: the engine compared with servers without paging, with the same
- * requests in the same memory. */
+/* ---- batching: servers without paging, with the same requests in the same memory ---- */
 
 enum { N_REQUESTS = 32, MAX_SEQS = 16, MAX_LEN = 512, MEMORY_TOKENS = 3072, MAX_ROWS = 512, SEED = 19 };
 

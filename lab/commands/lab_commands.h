@@ -42,17 +42,20 @@ extern const command LAB_COMMANDS(LAB_COMMAND_NAME);
     }
 
 /* The row of a command: its words, its arguments as usage shows them and as they are
- * parsed, what it does, examples, and the groups of its flags. */
-#define LAB_COMMAND(id, words, follows, parsed, does, how, ...)                                              \
+ * parsed, what it does, examples, and the groups of its flags. Those of LAB_COMMAND_OF
+ * have a type of options, defaults and a function of other names. */
+#define LAB_COMMAND_OF(id, type, defaults_fn, run_fn, words, follows, parsed, does, how, ...)                \
     const command command_##id = {.name = words,                                                             \
                                   .summary = does,                                                           \
                                   .usage = "quire " words follows,                                           \
                                   .examples = how,                                                           \
                                   .argument = parsed,                                                        \
                                   .flags = (const flag *const[]){__VA_ARGS__, NULL},                         \
-                                  .options_size = sizeof(id##_options),                                      \
-                                  .defaults = id##_defaults,                                                 \
-                                  .run = id##_run}
+                                  .options_size = sizeof(type),                                              \
+                                  .defaults = defaults_fn,                                                   \
+                                  .run = run_fn}
+#define LAB_COMMAND(id, words, follows, parsed, does, how, ...)                                              \
+    LAB_COMMAND_OF(id, id##_options, id##_defaults, id##_run, words, follows, parsed, does, how, __VA_ARGS__)
 
 /* A flag's type and the location of its value, from the AT macro of the file. */
 #define TEXT(member)               FLAG_TEXT, AT(member)

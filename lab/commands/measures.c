@@ -50,66 +50,50 @@ quire_err shaped_open(const cli_options *o, const char *shape, const char *type,
     return synthetic_open_named(shape, type, e, out, err);
 }
 
-quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out,
-                           quire_error *err) {
-    *memory = (scored_text){.text = {0}};
+static quire_err scored_encode(const char *path, const model_file *f, token_list *ids, quire_error *err) {
+    strbuf text = {0};
+    tokenizer *t = NULL;
+    quire_error why;
+    quire_err e;
+    TRY_DONE(e, files_read_text(path, &text, err));
+    e = tokenizer_open(model_file_vocab(f), &t, &why);
+    if (e != QUIRE_OK) {
+        (void)err_set(err, e, -1,
+                      "%s: the model's vocabulary cannot be used (%s); give the text as ids with --ids-file",
+                      path, e == QUIRE_NOT_FOUND ? "it has none" : why.message);
+        goto done;
+    }
+    e = tokenizer_encode(t, (str){text.n > 0 ? text.p : "", text.n},
+                         (encode_options){.special = ENCODE_PARSE, .add_special = true}, ids, err);
+done:
+    tokenizer_close(t);
+    strbuf_deinit(&text);
+    return e;
+}
+
+static quire_err scored_copy(const char *path, const model_desc *d, token_list *ids, quire_error *err) {
+    id_list given = {0};
+    quire_err e = id_list_read(path, &given, err);
+    for (size_t i = 0; e == QUIRE_OK && i < given.n; i++) {
+        e = given.ids[i] >= 0 && given.ids[i] < d->n_vocab
+                ? err_set(err, token_list_add(ids, given.ids[i]), -1, "%s: out of memory", path)
+                : err_set(err, QUIRE_INVALID, (int64_t)i,
+                          "%s: id %d at place %zu; the model has tokens 0 to %d", path, (int)given.ids[i], i,
+                          (int)d->n_vocab - 1);
+    }
+    id_list_deinit(&given);
+    return e;
+}
+
+quire_err scored_tokens(const cli_options *o, const char *name, const model_file *f, model_desc *d,
+                        token_list *ids, quire_error *err) {
     if (!o->argument == !o->ids_file) {
         return err_set(err, QUIRE_INVALID, -1,
                        "quire %s needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them", name);
     }
-    *out = (score_text){.name = o->ids_file ? o->ids_file : o->argument};
-    if (o->ids_file) {
-        TRY(id_list_read(o->ids_file, &memory->ids, err));
-        out->ids = memory->ids.ids;
-        out->n_ids = memory->ids.n;
-        return QUIRE_OK;
-    }
-    TRY(files_read_text(o->argument, &memory->text, err));
-    out->text = (str){memory->text.n > 0 ? memory->text.p : "", memory->text.n};
-    return QUIRE_OK;
-}
-
-void scored_text_deinit(scored_text *memory) {
-    strbuf_deinit(&memory->text);
-    id_list_deinit(&memory->ids);
-}
-
-static quire_err score_text_encode(const score_text *s, const model_file *f, token_list *ids,
-                                   quire_error *err) {
-    tokenizer *t;
-    quire_error why;
-    quire_err e = tokenizer_open(model_file_vocab(f), &t, &why);
-    if (e != QUIRE_OK) {
-        return err_set(err, e, -1,
-                       "%s: the model's vocabulary cannot be used (%s); give the text as ids with --ids-file",
-                       s->name, e == QUIRE_NOT_FOUND ? "it has none" : why.message);
-    }
-    e = tokenizer_encode(t, s->text, (encode_options){.special = ENCODE_PARSE, .add_special = true}, ids,
-                         err);
-    tokenizer_close(t);
-    return e;
-}
-
-static quire_err score_text_copy_ids(const score_text *s, const model_desc *d, token_list *ids,
-                                     quire_error *err) {
-    for (size_t i = 0; i < s->n_ids; i++) {
-        if (s->ids[i] < 0 || s->ids[i] >= d->n_vocab) {
-            return err_set(err, QUIRE_INVALID, (int64_t)i,
-                           "%s: id %d at place %zu; the model has tokens 0 to %d", s->name, (int)s->ids[i], i,
-                           (int)d->n_vocab - 1);
-        }
-        if (token_list_add(ids, s->ids[i]) != QUIRE_OK) {
-            TRY(err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", s->name));
-        }
-    }
-    return QUIRE_OK;
-}
-
-quire_err score_text_read(const score_text *t, const model_file *f, model_desc *d, token_list *ids,
-                          quire_error *err) {
     TRY(model_describe(f, d, err));
     if (!desc_gives_tokens(d)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "%s gives rows, no tokens: it predicts no text", d->name);
     }
-    return t->ids != NULL ? score_text_copy_ids(t, d, ids, err) : score_text_encode(t, f, ids, err);
+    return o->ids_file ? scored_copy(o->ids_file, d, ids, err) : scored_encode(o->argument, f, ids, err);
 }

@@ -1,6 +1,5 @@
-/* Shared by some commands: measurements that one command takes for another (each in its
- * command's file), options and flags of the experiments, and the text of commands that
- * score one. */
+/* Shared by some commands: measurements that one takes for another (each in its command's
+ * file), options and flags of the experiments, and the texts of those that score one. */
 #ifndef LAB_COMMANDS_MEASURES_H
 #define LAB_COMMANDS_MEASURES_H
 
@@ -72,13 +71,9 @@ typedef struct bench_speed_options {
  * out with a message. */
 quire_err bench_shapes_run(const bench_speed_options *o, quire_error *err);
 
-/* `quire bench pages|sharing|prefix|workload|ablation`: what the engine's mechanisms are
- * worth, with the model really run. Counts of tokens and pages are exact. Times are those
- * of this machine: runs alternate and the fastest counts, so that ratios within a table
- * hold. */
-
-/* Options of all experiments. NULL or 0: the experiment chooses. The argument selects a
- * workload; NULL: all. */
+/* Options of the experiments, `quire bench pages|sharing|prefix|workload|ablation`, whose
+ * runs alternate and of which the fastest counts. NULL or 0: the experiment chooses. The
+ * argument selects a workload; NULL: all. */
 typedef struct experiment_options {
     cli_options cli;
     const char *pages; /* tokens per page, "1,16,256" */
@@ -99,17 +94,9 @@ extern const flag flags_experiment[], flags_experiment_page[];
 /* The row of an experiment, whose function is experiment_NAME; its own flags come
  * last. */
 #define EXPERIMENT(own, follows, parsed, does, how, ...)                                                     \
-    const command command_bench_##own = {                                                                    \
-        .name = "bench " #own,                                                                               \
-        .summary = does,                                                                                     \
-        .usage = "quire bench " #own follows,                                                                \
-        .examples = how,                                                                                     \
-        .argument = parsed,                                                                                  \
-        .flags = (const flag *const[]){__VA_ARGS__, flags_experiment, flags_compute, FLAGS_KV,               \
-                                       flags_threads, flags_json, flags_help, NULL},                         \
-        .options_size = sizeof(experiment_options),                                                          \
-        .defaults = experiment_defaults,                                                                     \
-        .run = experiment_##own}
+    LAB_COMMAND_OF(bench_##own, experiment_options, experiment_defaults, experiment_##own, "bench " #own,    \
+                   follows, parsed, does, how, __VA_ARGS__, flags_experiment, flags_compute, FLAGS_KV,       \
+                   flags_threads, flags_json, flags_help)
 
 /* bench_programs.c: bench workload --as. */
 quire_err experiment_programs(const experiment_options *o, quire_error *err);
@@ -117,33 +104,16 @@ quire_err experiment_programs(const experiment_options *o, quire_error *err);
 /* bench_workload.c: the last table of bench ablation. machine: from lab_describe. */
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
 
-/* The text of a command that scores one: a file's, or the ids of --ids-file. */
-
-/* The tokens of a text on which a model is scored: in its own vocabulary, or ids as
- * given. */
-typedef struct score_text {
-    const char *name; /* name in messages */
-    str text;
-    const int32_t *ids; /* [n_ids] replaces the text; NULL: the text is used */
-    size_t n_ids;
-} score_text;
-
-typedef struct scored_text {
-    strbuf text;
-    id_list ids;
-} scored_text;
-
-/* Reads what the command `name` scores into *memory, from which *out borrows. INVALID: o
- * must name either a file or --ids-file; or the errors of reading it. Call
- * scored_text_deinit in either case. */
-quire_err scored_text_read(const cli_options *o, const char *name, scored_text *memory, score_text *out,
-                           quire_error *err);
-void scored_text_deinit(scored_text *memory);
-
-/* Describes the model and appends the text's tokens to ids, including what the tokenizer
- * puts before a text (BOS). QUIRE_UNSUPPORTED: the model generates no tokens.
- * QUIRE_INVALID: an id that it lacks, or text for a model without a vocabulary. */
-quire_err score_text_read(const score_text *t, const model_file *f, model_desc *d, token_list *ids,
-                          quire_error *err);
+/* What a command that scores a text calls it: the name of its file, or of --ids-file. */
+static inline const char *scored_name(const cli_options *o) {
+    return o->ids_file ? o->ids_file : o->argument;
+}
+/* Describes the model and appends to ids the tokens of the text that the command `name`
+ * scores: of a file, with what the tokenizer puts before a text (BOS), or of --ids-file as
+ * given. QUIRE_UNSUPPORTED: the model generates no tokens. QUIRE_INVALID: o names not one
+ * of both; an id that the model lacks, or text for a model without a vocabulary; or the
+ * errors of reading. */
+quire_err scored_tokens(const cli_options *o, const char *name, const model_file *f, model_desc *d,
+                        token_list *ids, quire_error *err);
 
 #endif

@@ -17,9 +17,6 @@ typedef struct perplexity_options {
     const char *kv;  /* "paged,contiguous,none", or some of them */
     int32_t step;    /* tokens per pass */
     int32_t context; /* tokens of the text per chunk; 0: 1024, or the model's limit */
-    score_text text;
-    const char *out; /* file for every log-probability, or NULL */
-    bool shows_progress;
 } perplexity_options;
 
 enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
@@ -27,6 +24,7 @@ enum { USUAL_CONTEXT = 1024, USUAL_STEP = 128 };
 /* A text being scored. */
 typedef struct scoring {
     const perplexity_options *o;
+    bool shows_progress;
     int32_t ways[N_KV_WAYS], n_ways; /* of kv_way */
     token_list ids;
     int32_t context, max_len;
@@ -46,10 +44,10 @@ static quire_err plan_chunks(scoring *g, const model_desc *d, quire_error *err) 
     int64_t n = (int64_t)g->ids.n;
     if (n < 2) {
         return err_set(err, QUIRE_INVALID, -1, "%s: %s; the first of a text is not scored, so it takes two",
-                       g->o->text.name, n == 0 ? "it has no tokens" : "it is one token");
+                       scored_name(&g->o->cli), n == 0 ? "it has no tokens" : "it is one token");
     }
     if (n > INT32_MAX) {
-        TRY(err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", g->o->text.name));
+        TRY(err_set(err, QUIRE_TOO_LARGE, -1, "%s: over 2^31 tokens", scored_name(&g->o->cli)));
     }
     TRY(options_max_model_len(&g->o->cli.engine, d, &g->max_len, err));
     g->has_bos = d->bos >= 0 && g->ids.ids[0] == d->bos;
@@ -86,7 +84,8 @@ static quire_err perplexity_open_arrays(scoring *g, quire_error *err) {
         has = has && g->logprobs[i] != NULL;
     }
     return has ? QUIRE_OK
-               : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", g->o->text.name, g->ids.n);
+               : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %zu tokens", scored_name(&g->o->cli),
+                         g->ids.n);
 }
 
 /* Opens text, chunks and model. */
@@ -96,7 +95,7 @@ static quire_err open_scoring(scoring *g, quire_error *err) {
     model_desc d;
     TRY(FIGURES_PARSE_NAMES("--kv", o->kv, kv_way_names, g->ways, &g->n_ways, err));
     TRY(options_open_file(&o->cli.engine, &f, err));
-    quire_err e = score_text_read(&o->text, f, &d, &g->ids, err);
+    quire_err e = scored_tokens(&o->cli, "perplexity", f, &d, &g->ids, err);
     model_file_close(f);
     TRY(e);
     TRY(plan_chunks(g, &d, err));
@@ -146,7 +145,7 @@ static quire_err score_all(scoring *g, quire_error *err) {
     for (int64_t chunk = 0; chunk < g->n_chunks; chunk++) {
         int32_t n = take_chunk(g, chunk);
         for (int32_t i = 0; n > 1 && i < g->n_ways; i++) {
-            if (g->o->shows_progress) {
+            if (g->shows_progress) {
                 fprintf(stderr, "\r\033[K%s: %lld of %lld tokens", kv_way_names[g->ways[i]], (long long)at,
                         (long long)g->n_scored);
             }
@@ -161,9 +160,9 @@ static quire_err score_all(scoring *g, quire_error *err) {
 /* Writes a line per scored token: its id and its log-probability, with enough digits for
  * every bit. */
 static quire_err write_logprobs(const scoring *g, quire_error *err) {
-    FILE *f = fopen(g->o->out, "wb");
+    FILE *f = fopen(g->o->cli.out, "wb");
     if (f == NULL) {
-        return err_set(err, QUIRE_IO, -1, "--out %s: %s", g->o->out, strerror(errno));
+        return err_set(err, QUIRE_IO, -1, "--out %s: %s", g->o->cli.out, strerror(errno));
     }
     bool good = true;
     int64_t at = 0;
@@ -174,7 +173,7 @@ static quire_err write_logprobs(const scoring *g, quire_error *err) {
         }
     }
     good = fclose(f) == 0 && good;
-    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written", g->o->out);
+    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written", g->o->cli.out);
 }
 
 static void print_scores(const scoring *g) {
@@ -198,30 +197,12 @@ static void print_scores(const scoring *g) {
                   TXT("equal"));
     }
     const model_runner *b = &g->s.b;
-    table_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s", g->o->text.name,
-               g->ids.n, (int)g->context, g->has_bos && g->n_chunks > 1 ? ", later ones after a BOS" : "",
-               b->desc->name, compute_name(b->b->compute), b->layout.type_name, b->b->ops->describe(b->b),
+    table_note(&sh, "%s, %zu tokens in chunks of %d%s; %s, compute %s, KV %s; %s, %s%s",
+               scored_name(&g->o->cli), g->ids.n, (int)g->context,
+               g->has_bos && g->n_chunks > 1 ? ", later ones after a BOS" : "", b->desc->name,
+               compute_name(b->b->compute), b->layout.type_name, b->b->ops->describe(b->b),
                figures_time_name(b->n_threads),
                g->n_ways > 1 ? ", chunk by chunk in turn; every log-probability compared with memcmp" : "");
-}
-
-static quire_err perplexity_measure(const perplexity_options *o, quire_error *err) {
-    scoring g = {.o = o};
-    quire_err e = open_scoring(&g, err);
-    if (e == QUIRE_OK) {
-        e = score_all(&g, err);
-    }
-    if (o->shows_progress) {
-        fprintf(stderr, "\r\033[K");
-    }
-    if (e == QUIRE_OK && o->out != NULL) {
-        e = write_logprobs(&g, err);
-    }
-    if (e == QUIRE_OK) {
-        print_scores(&g);
-    }
-    close_scoring(&g);
-    return e;
 }
 
 #define AT(member) .offset = offsetof(perplexity_options, member)
@@ -236,16 +217,23 @@ static const flag perplexity_flags[] = {
     {0},
 };
 
-static quire_err perplexity_run(const cli_options *o, quire_error *err) {
-    perplexity_options own = *(const perplexity_options *)(const void *)o;
-    TRY(files_check_named("--out", o->out, err));
-    own.out = o->out;
-    own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
-    scored_text text;
-    quire_err e = scored_text_read(o, "perplexity", &text, &own.text, err);
-    TRY_DONE(e, perplexity_measure(&own, err));
+static quire_err perplexity_run(const cli_options *cli, quire_error *err) {
+    scoring g = {.o = (const void *)cli, .shows_progress = !cli->quiet && isatty(STDERR_FILENO)};
+    TRY(files_check_named("--out", cli->out, err));
+    quire_err e;
+    TRY_DONE(e, open_scoring(&g, err));
+    e = score_all(&g, err);
+    if (g.shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    if (e == QUIRE_OK && cli->out != NULL) {
+        e = write_logprobs(&g, err);
+    }
+    if (e == QUIRE_OK) {
+        print_scores(&g);
+    }
 done:
-    scored_text_deinit(&text);
+    close_scoring(&g);
     return e;
 }
 

@@ -1,4 +1,5 @@
-/* `quire sim`: replays a request trace, or serves it in simulation. */
+/* `quire sim`: replays a request trace through the page pool, the radix index and eviction,
+ * by policy and capacity, and prints what was found. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,11 +11,8 @@
 #include "lab/sim/trace_read.h"
 #include "options/engine_flags.h"
 
-/* Options of `quire sim`. */
-
 typedef struct sim_options {
-    cli_options cli;
-    const char *trace; /* a file; lab/sim/trace_read.h describes the formats */
+    cli_options cli; /* its argument: a file, in a format of lab/sim/trace_read.h */
     /* capacities in pages, "1000,2000"; NULL: from what the trace fills down to a 128th
      * of it */
     const char *pages;
@@ -41,7 +39,7 @@ static double sim_hit_rate(const sim_row *row) {
 
 /* The policy's name, or "unlimited". */
 static const char *sim_row_name(const sim_row *row) {
-    return row->unlimited ? "unlimited" : replay_policy_name(row->policy);
+    return row->unlimited ? "unlimited" : replay_policy_names[row->policy];
 }
 
 /* The capacity of a row; of an unlimited pool, the pages it used. */
@@ -63,7 +61,7 @@ static void report_head(const sim_options *o, const bench_table *table, const tr
     snprintf(heading, sizeof heading,
              "%.200s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d "
              "request%s open at once",
-             o->trace, show_count((uint64_t)t->n_requests).text,
+             o->cli.argument, show_count((uint64_t)t->n_requests).text,
              show_count((uint64_t)t->n_prompt_tokens).text, show_count((uint64_t)t->n_output_tokens).text,
              (int)o->page_tokens, flag_choice_name(choices_prefix_cache, (int)o->prefix_cache),
              (int)o->concurrency, o->concurrency == 1 ? "" : "s");
@@ -73,7 +71,7 @@ static void report_head(const sim_options *o, const bench_table *table, const tr
 /* Prints one row at once. IO: standard output is full or closed; errno says why. */
 static quire_err sim_report_row(const sim_options *o, const bench_table *table, const sim_row *row) {
     const replay_result *r = &row->result;
-    TABLE_ROW(table, TXT(o->trace), TXT(sim_row_name(row)), NUM(capacity(row)), NUM(r->n_requests),
+    TABLE_ROW(table, TXT(o->cli.argument), TXT(sim_row_name(row)), NUM(capacity(row)), NUM(r->n_requests),
               NUM(r->prompt_tokens), NUM(sim_hit_rate(row)), NUM(100 * sim_hit_rate(row)), NUM(r->hit_tokens),
               NUM(r->evictions), NUM(r->peak_pages), NUM(r->peak_held), NUM(r->n_refused),
               NUM(r->seconds > 0 ? r->n_requests / r->seconds : 0),
@@ -82,25 +80,78 @@ static quire_err sim_report_row(const sim_options *o, const bench_table *table, 
     return fflush(stdout) == 0 && !ferror(stdout) ? QUIRE_OK : QUIRE_IO;
 }
 
+enum { MAX_ROWS = 1 + FIGURES_MAX_POINTS * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
+
+static void sim_defaults(cli_options *cli) {
+    sim_options *o = (void *)cli;
+    *o = (sim_options){.cli = o->cli,
+                       .policies = "lru",
+                       .prefix_cache = QUIRE_PREFIX_CACHE_TOKEN,
+                       .page_tokens = 16,
+                       .concurrency = 1};
+}
+
+/* The parsed options, and the results so far. */
+typedef struct sim {
+    const sim_options *o;
+    bench_table table;
+    trace t;
+    int32_t capacities[FIGURES_MAX_POINTS], n_capacities; /* ascending */
+    int32_t policies[REPLAY_N_POLICIES], n_policies;      /* of kv_policy */
+    kv_granularity granularity;
+    sim_row rows[MAX_ROWS];
+    int32_t n_rows;
+    bool shows_progress;
+} sim;
+
+static int compare_counts(const void *a, const void *b) {
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void sim_show_progress(int32_t n_done, int32_t n_requests, void *context) {
+    const sim_row *row = context;
+    fprintf(stderr, "\r%s", sim_row_name(row));
+    if (!row->unlimited) {
+        fprintf(stderr, ", %d pages", (int)row->result.n_pages);
+    }
+    fprintf(stderr, ": %3.0f%%", 100.0 * n_done / n_requests);
+}
+
+/* Adds a row: a replay with a policy and n_pages pages; 0: unlimited. */
+static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error *err) {
+    sim_row *row = &s->rows[s->n_rows];
+    *row = (sim_row){.policy = policy, .unlimited = n_pages == 0, .result.n_pages = n_pages};
+    replay_options o = {.policy = policy,
+                        .n_pages = n_pages,
+                        .page_tokens = s->o->page_tokens,
+                        .concurrency = s->o->concurrency,
+                        .granularity = s->granularity,
+                        .progress = s->shows_progress ? sim_show_progress : NULL,
+                        .context = row};
+    quire_err e = replay_run(&s->t, &o, &row->result, err);
+    if (s->shows_progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    TRY(e);
+    s->n_rows++;
+    e = sim_report_row(s->o, &s->table, row);
+    return err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
+}
+
+/* Without --pages: repeatedly halves what the whole trace fills, as long as its longest
+ * request fits. */
+static void choose_capacities(sim *s, int32_t filled) {
+    int32_t least = (s->t.longest + s->o->page_tokens - 1) / s->o->page_tokens;
+    for (int32_t i = DEFAULT_HALVINGS; i >= 1; i--) {
+        if (filled >> i >= least) {
+            s->capacities[s->n_capacities++] = filled >> i;
+        }
+    }
+}
+
 /* The plot of --svg: lines of points in a frame, x logarithmic and y in percent from 0; a
  * dashed horizontal line at the level. */
-
-typedef struct plot_point {
-    double x, y; /* x must be over 0 */
-} plot_point;
-
-typedef struct plot_line {
-    const char *name;
-    plot_point *points; /* [n] in ascending x */
-    int32_t n;          /* 0: not drawn, and not in the legend */
-} plot_line;
-
-typedef struct plot_diagram {
-    const char *title, *note, *x_title; /* printable text */
-    double level;
-    const char *level_name; /* name in the legend */
-    plot_line lines[REPLAY_N_POLICIES];
-} plot_diagram;
 
 /* In pixels: the picture, and the frame in it. */
 enum {
@@ -120,7 +171,8 @@ static const char *const colours[N_COLOURS] = {"#000000", "#d55e00", "#e69f00", 
 
 typedef struct plot {
     strbuf *out;
-    const plot_diagram *d;
+    const sim *s;
+    double level;      /* hit rate of an unlimited cache */
     double x0, x1, y1; /* values at the frame's edges; x: logarithms */
     int32_t n_named;   /* entries of the legend so far */
 } plot;
@@ -136,14 +188,12 @@ static double plot_y(const plot *p, double y) {
 static void plot_scale(plot *p) {
     p->x0 = INFINITY;
     p->x1 = -INFINITY;
-    p->y1 = 1.05 * p->d->level;
-    for (int32_t i = 0; i < REPLAY_N_POLICIES; i++) {
-        for (int32_t k = 0; k < p->d->lines[i].n; k++) {
-            plot_point at = p->d->lines[i].points[k];
-            p->x0 = fmin(p->x0, log10(at.x) - 0.02);
-            p->x1 = fmax(p->x1, log10(at.x) + 0.02);
-            p->y1 = fmax(p->y1, at.y + 0.05);
-        }
+    p->y1 = 1.05 * p->level;
+    for (int32_t i = 1; i < p->s->n_rows; i++) {
+        double x = log10(p->s->rows[i].result.n_pages);
+        p->x0 = fmin(p->x0, x - 0.02);
+        p->x1 = fmax(p->x1, x + 0.02);
+        p->y1 = fmax(p->y1, 100 * sim_hit_rate(&p->s->rows[i]) + 0.05);
     }
     if (p->x0 > p->x1) { /* no capacity holds the longest request */
         p->x0 = 0;
@@ -209,218 +259,74 @@ static quire_err plot_add_legend(plot *p, const char *style, const char *name) {
     return plot_add_label(p, RIGHT + 44, y + 4, "start", name);
 }
 
-static quire_err plot_add_line(plot *p, const plot_line *l, const char *colour) {
+/* Adds the line of the rows first .. end, which have one policy. */
+static quire_err plot_add_line(plot *p, int32_t first, int32_t end, const char *colour) {
     char style[64];
+    const sim_row *rows = p->s->rows;
     snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"2\"", colour);
     TRY(strbuf_add_str(p->out, "<polyline points=\""));
-    for (int32_t i = 0; i < l->n; i++) {
-        TRY(strbuf_addf(p->out, "%s%.1f,%.1f", i > 0 ? " " : "", plot_x(p, l->points[i].x),
-                        plot_y(p, l->points[i].y)));
+    for (int32_t i = first; i < end; i++) {
+        TRY(strbuf_addf(p->out, "%s%.1f,%.1f", i > first ? " " : "", plot_x(p, rows[i].result.n_pages),
+                        plot_y(p, 100 * sim_hit_rate(&rows[i]))));
     }
     TRY(strbuf_addf(p->out, "\" fill=\"none\" %s/>\n", style));
-    for (int32_t i = 0; i < l->n; i++) {
+    for (int32_t i = first; i < end; i++) {
         TRY(strbuf_addf(p->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n",
-                        plot_x(p, l->points[i].x), plot_y(p, l->points[i].y), colour));
+                        plot_x(p, rows[i].result.n_pages), plot_y(p, 100 * sim_hit_rate(&rows[i])), colour));
     }
-    return plot_add_legend(p, style, l->name);
+    return plot_add_legend(p, style, sim_row_name(&rows[first]));
 }
 
 static quire_err plot_add_level(plot *p) {
     static const char style[] = "stroke=\"#555\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"";
-    TRY(plot_add_rule(p, LEFT, plot_y(p, p->d->level), RIGHT, plot_y(p, p->d->level), style));
-    return plot_add_legend(p, style, p->d->level_name);
+    TRY(plot_add_rule(p, LEFT, plot_y(p, p->level), RIGHT, plot_y(p, p->level), style));
+    return plot_add_legend(p, style, "unlimited");
 }
 
-static quire_err plot_draw(strbuf *out, const plot_diagram *d) {
-    plot p = {.out = out, .d = d};
-    plot_scale(&p);
-    TRY(strbuf_addf(out,
+/* title, note: in printable text. */
+static quire_err plot_draw(plot *p, const char *title, const char *note, const char *x_title) {
+    plot_scale(p);
+    TRY(strbuf_addf(p->out,
                     "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
                     "%d\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" "
                     "height=\"100%%\" fill=\"white\"/>\n<g font-size=\"14\">",
                     WIDTH, HEIGHT, WIDTH, HEIGHT));
-    TRY(plot_add_label(&p, LEFT, 22, "start", d->title));
-    TRY(strbuf_add_str(out, "</g>"));
-    TRY(plot_add_label(&p, LEFT, 42, "start", d->note));
-    TRY(plot_add_ticks(&p));
-    TRY(strbuf_addf(out,
+    TRY(plot_add_label(p, LEFT, 22, "start", title));
+    TRY(strbuf_add_str(p->out, "</g>"));
+    TRY(plot_add_label(p, LEFT, 42, "start", note));
+    TRY(plot_add_ticks(p));
+    TRY(strbuf_addf(p->out,
                     "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#444\"/>\n",
                     LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP));
-    TRY(plot_add_label(&p, (LEFT + RIGHT) / 2.0, BOTTOM + 36, "middle", d->x_title));
-    TRY(plot_add_level(&p));
-    for (int32_t k = 0; k < REPLAY_N_POLICIES; k++) {
-        if (d->lines[k].n > 0) {
-            TRY(plot_add_line(&p, &d->lines[k], colours[k % N_COLOURS]));
+    TRY(plot_add_label(p, (LEFT + RIGHT) / 2.0, BOTTOM + 36, "middle", x_title));
+    TRY(plot_add_level(p));
+    for (int32_t i = 1, end; i < p->s->n_rows; i = end) {
+        const kv_policy policy = p->s->rows[i].policy;
+        for (end = i; end < p->s->n_rows && p->s->rows[end].policy == policy; end++) {
         }
+        TRY(plot_add_line(p, i, end, colours[policy % N_COLOURS]));
     }
-    return strbuf_add_str(out, "</svg>\n");
+    return strbuf_add_str(p->out, "</svg>\n");
 }
 
-/* QUIRE_IO, QUIRE_NO_MEMORY; err names the file. */
-static quire_err plot_write(const char *path, const plot_diagram *d, quire_error *err) {
-    strbuf out = {0};
-    quire_err e = plot_draw(&out, d);
-    if (e != QUIRE_OK) {
-        err_set(err, e, -1, "%s: the picture: %s", path, quire_err_text(e));
-    } else {
-        FILE *f = fopen(path, "w");
-        bool good = f != NULL && fwrite(out.p, 1, out.n, f) == out.n;
-        good = (f == NULL || fclose(f) == 0) && good;
-        e = good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
-    }
-    strbuf_deinit(&out);
-    return e;
-}
-
-/* `quire sim`: replays a request trace through the page pool, the radix index and
- * eviction, by policy and capacity, and prints what was found; or simulates serving it,
- * and prints how fast. */
-
-enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
-
-static void sim_defaults(cli_options *cli) {
-    sim_options *o = (void *)cli;
-    *o = (sim_options){.cli = o->cli,
-                       .policies = "lru",
-                       .prefix_cache = QUIRE_PREFIX_CACHE_TOKEN,
-                       .page_tokens = 16,
-                       .concurrency = 1};
-}
-
-/* The parsed options, and the results so far. */
-typedef struct sim {
-    const sim_options *o;
-    bench_table table;
-    trace t;
-    int32_t capacities[MAX_CAPACITIES], n_capacities; /* ascending */
-    bool policies[REPLAY_N_POLICIES];
-    kv_granularity granularity;
-    sim_row rows[MAX_ROWS];
-    int32_t n_rows;
-    bool shows_progress;
-} sim;
-
-static int compare_counts(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Parses "1000,2000" into capacities. */
-static quire_err parse_pages(sim *s, quire_error *err) {
-    const char *text = s->o->pages;
-    for (const char *p = text; p != NULL && *p;) {
-        char *end;
-        errno = 0;
-        long v = strtol(p, &end, 10);
-        if (end == p || errno != 0 || v < 1 || v >= INT32_MAX || (*end != ',' && *end != 0) ||
-            s->n_capacities == MAX_CAPACITIES) {
-            return err_set(err, QUIRE_INVALID, p - text,
-                           "--pages %s: must be at most %d whole numbers from 1 to %d, as in 1000,2000", text,
-                           (int)MAX_CAPACITIES, INT32_MAX - 1);
-        }
-        s->capacities[s->n_capacities++] = (int32_t)v;
-        p = end + (*end == ',');
-    }
-    qsort(s->capacities, (size_t)s->n_capacities, sizeof *s->capacities, compare_counts);
-    return text == NULL || s->n_capacities > 0 ? QUIRE_OK
-                                               : err_set(err, QUIRE_INVALID, -1, "--pages: is empty");
-}
-
-/* Writes the names of all policies, separated by commas, to out. */
-static void list_policies(char *out, size_t n) {
-    size_t used = 0;
-    for (int32_t i = 0; i < REPLAY_N_POLICIES && used < n; i++) {
-        const char *name = replay_policy_name((kv_policy)i);
-        used += name != NULL ? (size_t)snprintf(out + used, n - used, "%s%s", used > 0 ? ", " : "", name) : 0;
-    }
-}
-
-/* Parses "lru,belady" or "all" into policies. */
-static quire_err parse_policies(sim *s, quire_error *err) {
-    const char *text = s->o->policies;
-    for (const char *p = text, *at = text; *p; at = p) {
-        str word = figures_next_word(&p);
-        bool known = false;
-        for (int32_t i = 0; i < REPLAY_N_POLICIES; i++) {
-            const char *name = replay_policy_name((kv_policy)i);
-            bool is_named = name != NULL && (str_is(word, "all") || str_is(word, name));
-            s->policies[i] |= is_named;
-            known |= is_named;
-        }
-        if (!known) {
-            char names[128];
-            list_policies(names, sizeof names);
-            return err_set(err, QUIRE_INVALID, at - text,
-                           "--policy %s: must be all, or some of %s, as in lru,belady", text, names);
-        }
-    }
-    return *text ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--policy: is empty");
-}
-
-static void sim_show_progress(int32_t n_done, int32_t n_requests, void *context) {
-    const sim_row *row = context;
-    fprintf(stderr, "\r%s", sim_row_name(row));
-    if (!row->unlimited) {
-        fprintf(stderr, ", %d pages", (int)row->result.n_pages);
-    }
-    fprintf(stderr, ": %3.0f%%", 100.0 * n_done / n_requests);
-}
-
-/* Adds a row: a replay with a policy and n_pages pages; 0: unlimited. */
-static quire_err sim_add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error *err) {
-    sim_row *row = &s->rows[s->n_rows];
-    *row = (sim_row){.policy = policy, .unlimited = n_pages == 0, .result.n_pages = n_pages};
-    replay_options o = {.policy = policy,
-                        .n_pages = n_pages,
-                        .page_tokens = s->o->page_tokens,
-                        .concurrency = s->o->concurrency,
-                        .granularity = s->granularity,
-                        .progress = s->shows_progress ? sim_show_progress : NULL,
-                        .context = row};
-    quire_err e = replay_run(&s->t, &o, &row->result, err);
-    if (s->shows_progress) {
-        fprintf(stderr, "\r\033[K");
-    }
-    TRY(e);
-    s->n_rows++;
-    e = sim_report_row(s->o, &s->table, row);
-    return err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
-}
-
-/* Without --pages: repeatedly halves what the whole trace fills, as long as its longest
- * request fits. */
-static void choose_capacities(sim *s, int32_t filled) {
-    int32_t least = (s->t.longest + s->o->page_tokens - 1) / s->o->page_tokens;
-    for (int32_t i = DEFAULT_HALVINGS; i >= 1; i--) {
-        if (filled >> i >= least) {
-            s->capacities[s->n_capacities++] = filled >> i;
-        }
-    }
-}
-
-/* Draws hit rate by capacity: a line per policy, the unlimited cache as the level. */
+/* Draws hit rate by capacity: a line per policy, the unlimited cache as the level. IO;
+ * NO_MEMORY. */
 static quire_err draw_rows(const sim *s, quire_error *err) {
-    const char *slash = strrchr(s->o->trace, '/');
+    const char *slash = strrchr(s->o->cli.argument, '/');
     char title[256], note[160], x_title[64];
-    plot_point points[MAX_ROWS];
-    plot_diagram d = {.title = title,
-                      .note = note,
-                      .x_title = x_title,
-                      .level = 100 * sim_hit_rate(&s->rows[0]),
-                      .level_name = "unlimited"};
+    strbuf out = {0};
+    plot p = {.out = &out, .s = s, .level = 100 * sim_hit_rate(&s->rows[0])};
     snprintf(title, sizeof title, "Prompt tokens found in the cache: %s",
-             show_name(str_of(slash != NULL ? slash + 1 : s->o->trace)).text);
+             show_name(str_of(slash != NULL ? slash + 1 : s->o->cli.argument)).text);
     snprintf(note, sizeof note, "%d requests, pages of %d tokens, reuse by %s, %d open at once",
              (int)s->t.n_requests, (int)s->o->page_tokens,
              flag_choice_name(choices_prefix_cache, (int)s->o->prefix_cache), (int)s->o->concurrency);
     snprintf(x_title, sizeof x_title, "capacity in pages of %d tokens", (int)s->o->page_tokens);
-    for (int32_t i = 1; i < s->n_rows; i++) {
-        plot_line *l = &d.lines[s->rows[i].policy];
-        l->name = sim_row_name(&s->rows[i]);
-        l->points = l->n == 0 ? &points[i] : l->points;
-        l->points[l->n++] = (plot_point){s->rows[i].result.n_pages, 100 * sim_hit_rate(&s->rows[i])};
-    }
-    return plot_write(s->o->svg, &d, err);
+    quire_err e = plot_draw(&p, title, note, x_title);
+    e = e == QUIRE_OK ? figures_write_file(s->o->svg, &out, err)
+                      : err_set(err, e, -1, "%s: the picture: %s", s->o->svg, quire_err_text(e));
+    strbuf_deinit(&out);
+    return e;
 }
 
 static quire_err sim_replay_all(sim *s, quire_error *err) {
@@ -429,30 +335,11 @@ static quire_err sim_replay_all(sim *s, quire_error *err) {
     if (s->o->pages == NULL) {
         choose_capacities(s, s->rows[0].result.peak_pages);
     }
-    for (int32_t policy = 0; policy < REPLAY_N_POLICIES; policy++) {
-        for (int32_t i = 0; s->policies[policy] && i < s->n_capacities; i++) {
-            TRY(sim_add_row(s, (kv_policy)policy, s->capacities[i], err));
-        }
+    for (int32_t i = 0; i < s->n_policies * s->n_capacities; i++) {
+        const kv_policy policy = (kv_policy)s->policies[i / s->n_capacities];
+        TRY(sim_add_row(s, policy, s->capacities[i % s->n_capacities], err));
     }
     return s->o->svg != NULL ? draw_rows(s, err) : QUIRE_OK;
-}
-
-/* Replays and prints to stdout; on failure err says why. */
-static quire_err sim_all(const sim_options *o, quire_error *err) {
-    sim *s = mem_new(1, sizeof *s);
-    TRY(mem_check_for(s, "the measurement", err));
-    s->o = o;
-    s->table = (bench_table){"sim", TABLE_COLUMNS(sim_columns), o->cli.json};
-    s->shows_progress = isatty(STDERR_FILENO);
-    s->granularity = o->prefix_cache == QUIRE_PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
-    quire_err e = parse_pages(s, err);
-    TRY_DONE(e, parse_policies(s, err));
-    TRY_DONE(e, trace_read(o->trace, o->limit, &s->t, err));
-    TRY_DONE(e, sim_replay_all(s, err));
-done:
-    trace_deinit(&s->t);
-    mem_free(s);
-    return e;
 }
 
 #define AT(member) .offset = offsetof(sim_options, member)
@@ -474,14 +361,30 @@ static const flag sim_flags[] = {
 };
 
 static quire_err sim_run(const cli_options *cli, quire_error *err) {
-    sim_options own = *(const sim_options *)(const void *)cli;
+    const sim_options *o = (const void *)cli;
     if (!cli->argument) {
         return err_set(err, QUIRE_INVALID, -1,
                        "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
-    TRY(files_check_named("--svg", own.svg, err));
-    own.trace = cli->argument;
-    return sim_all(&own, err);
+    TRY(files_check_named("--svg", o->svg, err));
+    sim *s = mem_new(1, sizeof *s);
+    TRY(mem_check_for(s, "the measurement", err));
+    s->o = o;
+    s->table = (bench_table){"sim", TABLE_COLUMNS(sim_columns), o->cli.json};
+    s->shows_progress = isatty(STDERR_FILENO);
+    s->granularity = o->prefix_cache == QUIRE_PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
+    quire_err e = o->pages != NULL
+                      ? figures_parse_list("--pages", o->pages, s->capacities, &s->n_capacities, err)
+                      : QUIRE_OK;
+    qsort(s->capacities, (size_t)s->n_capacities, sizeof *s->capacities, compare_counts);
+    TRY_DONE(e, FIGURES_PARSE_NAMES("--policy", o->policies, replay_policy_names, s->policies, &s->n_policies,
+                                    err));
+    TRY_DONE(e, trace_read(cli->argument, o->limit, &s->t, err));
+    TRY_DONE(e, sim_replay_all(s, err));
+done:
+    trace_deinit(&s->t);
+    mem_free(s);
+    return e;
 }
 
 LAB_COMMAND(

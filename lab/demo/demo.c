@@ -200,44 +200,33 @@ done:
     return e;
 }
 
-static quire_err run_paged(snapshot *s, int32_t n_pages) {
-    int32_t *pages = mem_new((size_t)n_pages, sizeof *pages);
-    if (pages == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    model_runner_scatter(SEED, n_pages, pages);
-    quire_err e = collect_logits(s, pages, s->paged);
-    mem_free(pages);
-    return e;
-}
-
-/* Compares the logits of one prompt, and adds to the counts. */
-static quire_err compare_prompt(snapshot *s, int32_t page_tokens, snapshot_counts *c) {
-    int32_t n_pages = (int32_t)kv_pages_for(s->n_prompt + s->n_decode, page_tokens);
-    size_t n = (size_t)s->n_decode * (size_t)s->b.desc->n_vocab;
-    model_runner_prompt(&s->b, SEED + (uint64_t)s->n_prompt, s->n_prompt + s->n_decode, s->tokens);
-    TRY(run_contiguous(s));
-    TRY(run_paged(s, n_pages));
-    for (size_t i = 0; i < n; i++) {
-        c->n_different += memcmp(&s->contiguous[i], &s->paged[i], sizeof(float)) != 0;
-    }
-    c->n_tokens += s->n_prompt + s->n_decode;
-    c->n_pages += n_pages;
-    c->n_logits += (int64_t)n;
-    return QUIRE_OK;
-}
-
+/* Compares the logits of each prompt, and adds to the counts. */
 static quire_err compare_prompts(snapshot *s, const demo_numbers *prompts, int32_t longest,
                                  int32_t page_tokens, snapshot_counts *c) {
     size_t n = (size_t)s->n_decode * (size_t)s->b.desc->n_vocab;
-    s->tokens = mem_new((size_t)(longest + s->n_decode), sizeof *s->tokens);
+    const int32_t most = longest + s->n_decode;
+    int32_t *pages = mem_new((size_t)kv_pages_for(most, page_tokens), sizeof *pages);
+    s->tokens = mem_new((size_t)most, sizeof *s->tokens);
     s->contiguous = mem_new(n, sizeof *s->contiguous);
     s->paged = mem_new(n, sizeof *s->paged);
-    quire_err e = s->tokens && s->contiguous && s->paged ? QUIRE_OK : QUIRE_NO_MEMORY;
+    quire_err e = pages && s->tokens && s->contiguous && s->paged ? QUIRE_OK : QUIRE_NO_MEMORY;
     for (int32_t i = 0; e == QUIRE_OK && i < prompts->n; i++) {
         s->n_prompt = prompts->v[i];
-        e = compare_prompt(s, page_tokens, c);
+        const int32_t n_tokens = s->n_prompt + s->n_decode,
+                      n_pages = (int32_t)kv_pages_for(n_tokens, page_tokens);
+        model_runner_prompt(&s->b, SEED + (uint64_t)s->n_prompt, n_tokens, s->tokens);
+        model_runner_scatter(SEED, n_pages, pages);
+        TRY_DONE(e, run_contiguous(s));
+        TRY_DONE(e, collect_logits(s, pages, s->paged));
+        for (size_t k = 0; k < n; k++) {
+            c->n_different += memcmp(&s->contiguous[k], &s->paged[k], sizeof(float)) != 0;
+        }
+        c->n_tokens += n_tokens;
+        c->n_pages += n_pages;
+        c->n_logits += (int64_t)n;
     }
+done:
+    mem_free(pages);
     mem_free(s->tokens);
     mem_free(s->contiguous);
     mem_free(s->paged);

@@ -114,7 +114,7 @@ static void use_tail(belady *b, page_map *m, uint64_t hash, int32_t number) {
 }
 
 static int32_t replay_pages_of(const belady *b, const trace_request *q) {
-    return (q->n_prompt + q->n_output + b->page_tokens - 1) / b->page_tokens;
+    return (int32_t)kv_pages_for(q->n_prompt + q->n_output, b->page_tokens);
 }
 
 typedef struct page_maps {
@@ -245,11 +245,7 @@ static void belady_tell(belady *b, kv_index *ix, const kv_pool *pool, int32_t nu
 
 enum { PROGRESS_EVERY = 256, MAX_PAGE_TOKENS = 512 };
 
-const char *replay_policy_name(kv_policy policy) {
-    kv_policy same;
-    const char *name = kv_policy_name(policy);
-    return policy == KV_EVICT_CALLER ? "belady" : kv_policy_parse(name, &same) == QUIRE_OK ? name : NULL;
-}
+const char *const replay_policy_names[REPLAY_N_POLICIES] = {"lru", "lfu", "gdsf", "learned", "belady"};
 
 /* A request while it holds pages. They are used cyclically, so the next one is free or
  * has been open longest. */
@@ -272,16 +268,12 @@ typedef struct replay {
     replay_result result;
 } replay;
 
-static int64_t replay_pages_for(int64_t n_tokens, int32_t page_tokens) {
-    return (n_tokens + page_tokens - 1) / page_tokens;
-}
-
 /* Pages that suffice for any replay of t: those needed without any sharing, plus a copy
  * per request. */
 static int64_t unlimited_pages(const trace *t, int32_t page_tokens) {
     int64_t n = 0;
     for (int32_t i = 0; i < t->n_requests; i++) {
-        n += replay_pages_for(t->requests[i].n_prompt + t->requests[i].n_output, page_tokens) + 1;
+        n += kv_pages_for(t->requests[i].n_prompt + t->requests[i].n_output, page_tokens) + 1;
     }
     return n < INT32_MAX ? n : INT32_MAX - 1;
 }
@@ -415,7 +407,7 @@ static quire_err replay_one(replay *r, int32_t number, quire_error *err) {
     const trace_request *q = &r->t->requests[number];
     r->result.n_requests++;
     r->result.prompt_tokens += q->n_prompt;
-    if (replay_pages_for(q->n_prompt + q->n_output, r->o->page_tokens) > r->result.n_pages) {
+    if (kv_pages_for(q->n_prompt + q->n_output, r->o->page_tokens) > r->result.n_pages) {
         r->result.n_refused++;
         return QUIRE_OK;
     }
@@ -444,7 +436,7 @@ static quire_err replay_replay_all(replay *r, quire_error *err) {
 
 quire_err replay_run(const trace *t, const replay_options *o, replay_result *out, quire_error *err) {
     if (o->n_pages < 0 || o->page_tokens < 1 || o->page_tokens > MAX_PAGE_TOKENS || o->concurrency < 1 ||
-        replay_policy_name(o->policy) == NULL) {
+        o->policy > KV_EVICT_CALLER) {
         return err_set(err, QUIRE_INVALID, -1, "a replay with %d pages of %d tokens and %d requests at once",
                        o->n_pages, o->page_tokens, o->concurrency);
     }

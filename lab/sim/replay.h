@@ -13,10 +13,9 @@
 #include "kv/index.h"
 #include "lab/sim/trace_read.h"
 
-/* KV_EVICT_CALLER is Belady's rule here (lab/sim/replay.c); NULL: this build lacks the
- * policy. */
-const char *replay_policy_name(kv_policy policy);
+/* KV_EVICT_CALLER is Belady's rule here (lab/sim/replay.c). */
 #define REPLAY_N_POLICIES (KV_EVICT_CALLER + 1)
+extern const char *const replay_policy_names[REPLAY_N_POLICIES];
 
 typedef struct replay_options {
     kv_policy policy;

@@ -68,12 +68,8 @@ static bool is_done(void *context, kv_fence fence) {
     return true;
 }
 
-/* Callbacks of swap space, which move no data here. */
-static const kv_mover *serving_mover(void) {
-    static const kv_mover nothing = {
-        .page_bytes = 1, .read = read_nothing, .write = write_nothing, .done = is_done};
-    return &nothing;
-}
+static const kv_mover moves_nothing = {
+    .page_bytes = 1, .read = read_nothing, .write = write_nothing, .done = is_done};
 
 /* Gives s->kv swap space of o->swap_tokens, but no more than all requests can use.
  * QUIRE_NO_MEMORY. */
@@ -202,14 +198,7 @@ static void batch_note_step(const trace *t, const serving_options *o, const serv
         int32_t of_answer = made < serving_output(q) ? made : serving_output(q);
         live += batch_fits_at_all(o, q) ? q->n_prompt + of_answer : 0;
     }
-    r->n_steps++;
-    r->step_running += b->n_taken;
-    r->step_live += live;
-    r->step_reserved += b->reserved;
-    r->busy_us += us;
-    r->running_us += us * b->n_taken;
-    r->live_us += us * (double)live;
-    r->reserved_us += us * (double)b->reserved;
+    serving_count_step(r, b->n_taken, live, b->reserved, us);
 }
 
 /* Work of a batch's first step, including padding, or of a later step, with `made` tokens
@@ -262,7 +251,6 @@ static quire_err serving_static_run(const trace *t, const serving_options *o, se
                 serving_note(out, &t->requests[i], serving_arrival(t, o, i), now, now);
             }
         }
-        out->most_running = b.n_taken > out->most_running ? b.n_taken : out->most_running;
         next += b.n;
     }
     out->span_us = now;
@@ -435,6 +423,18 @@ void serving_count_work(serving_result *r, const step_work *w) {
     r->work.swapped += w->swapped;
 }
 
+void serving_count_step(serving_result *r, int32_t n_running, int64_t live, int64_t reserved, double us) {
+    r->n_steps++;
+    r->step_running += n_running;
+    r->step_live += live;
+    r->step_reserved += reserved;
+    r->busy_us += us;
+    r->running_us += us * n_running;
+    r->live_us += us * (double)live;
+    r->reserved_us += us * (double)reserved;
+    r->most_running = n_running > r->most_running ? n_running : r->most_running;
+}
+
 quire_err serving_result_init(serving_result *r, int32_t n_requests) {
     size_t n = (size_t)n_requests, size = sizeof(double);
     *r = (serving_result){.n_requests = n_requests,
@@ -518,16 +518,8 @@ static void note_step(serving *s, const step_work *w, double us) {
         live += s->pieces ? t->kv.n_computed : t->kv.tables[0].n_tokens;
         reserved += s->pieces ? served_of(t)->reserved : (int64_t)kv_seq_pages(&t->kv) * s->page_tokens;
     }
-    r->n_steps++;
-    r->step_running += n_running;
-    r->step_live += live;
-    r->step_reserved += reserved;
+    serving_count_step(r, n_running, live, reserved, us);
     serving_count_work(r, w);
-    r->busy_us += us;
-    r->running_us += us * n_running;
-    r->live_us += us * (double)live;
-    r->reserved_us += us * (double)reserved;
-    r->most_running = n_running > r->most_running ? n_running : r->most_running;
 }
 
 /* Releases everything that a request has. */
@@ -694,7 +686,7 @@ static quire_err open_memory(serving *s) {
                           .seed = 1,
                           .granularity =
                               o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
-                          .mover = serving_mover()};
+                          .mover = &moves_nothing};
     TRY(kv_cache_open(&k, &s->kv));
     return serving_open_swap(s);
 }

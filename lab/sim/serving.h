@@ -135,6 +135,9 @@ double serving_arrival(const trace *t, const serving_options *o, int32_t i);
 int32_t serving_output(const trace_request *r);
 /* Records that request i was answered. */
 void serving_note(serving_result *r, const trace_request *q, double arrival, double first, double end);
+/* Adds a step to the sums: requests running, tokens they hold, tokens they have room for,
+ * and its time. */
+void serving_count_step(serving_result *r, int32_t n_running, int64_t live, int64_t reserved, double us);
 /* Adds a step's work to the result's. */
 void serving_count_work(serving_result *r, const step_work *w);
 

@@ -350,6 +350,8 @@ static quire_err read_mooncake(const reader *r, json_value *ids) {
 
 /* ---- own ---- */
 
+static const char PARTS[] = "a number of tokens, or a list of [\"name\", n] and token ids from 0 on";
+
 /* Reads a part of a prompt or answer: ["name", n] or a token id. */
 static quire_err trace_read_add_part(const reader *r, json_value *part, const char *key) {
     int32_t n;
@@ -359,8 +361,7 @@ static quire_err trace_read_add_part(const reader *r, json_value *part, const ch
     bool pair = json_is(part, JSON_KIND_ARRAY) && json_length(part) == 2;
     json_value *name = pair ? json_at(part, 0) : NULL;
     if (!json_is(name, JSON_KIND_TEXT) || !get_count(json_at(part, 1), 0, &n)) {
-        return trace_read_fault(r, key,
-                                "a number of tokens, or a list of [\"name\", n] and token ids from 0 on");
+        return trace_read_fault(r, key, PARTS);
     }
     str text = {json_str(name).p, json_str(name).n};
     if (text.n > 254) {
@@ -376,8 +377,7 @@ static quire_err add_parts(const reader *r, const char *key) {
         return refuse(r, trace_build_new(r->b, n), key);
     }
     if (!json_is(v, JSON_KIND_ARRAY)) {
-        return trace_read_fault(r, key,
-                                "a number of tokens, or a list of [\"name\", n] and token ids from 0 on");
+        return trace_read_fault(r, key, PARTS);
     }
     for (size_t i = 0; i < json_length(v); i++) {
         TRY(trace_read_add_part(r, json_at(v, i), key));
@@ -422,12 +422,6 @@ static quire_err trace_json_line(trace_builder *b, str line, const char *where, 
 }
 
 /* Lines of Azure's traces: a time and two lengths. */
-
-#define HEADER "TIMESTAMP,ContextTokens,GeneratedTokens"
-
-static bool trace_csv_is_header(str line) {
-    return str_is(line, HEADER);
-}
 
 /* Parses a number of at most max_digits digits at the start of *s and removes it. */
 static bool take_number(str *s, size_t max_digits, int64_t *out) {
@@ -526,7 +520,7 @@ static quire_err read_lines(trace_builder *b, str text, const char *name, int32_
         snprintf(where, sizeof where, "%.200s, line %lld", name, (long long)number);
         if (!known) {
             known = true;
-            csv = trace_csv_is_header(line);
+            csv = str_is(line, "TIMESTAMP,ContextTokens,GeneratedTokens");
             if (!csv && line.p[0] != '{') {
                 return err_set(err, QUIRE_BAD_FILE, -1,
                                "%s: begins neither a JSON object nor Azure's columns; `quire sim --help` "

@@ -1,6 +1,8 @@
-/* Reads a request trace from a file.
+/* Request traces: when each request arrived, its lengths, and which tokens are shared.
  *
- * Three formats, recognised by the file's first line:
+ * Tokens are ids. Every text has its own range of negative ids, which count up, so two
+ * texts never share a token; ids given by a file are kept. A trace is immutable after
+ * reading. Three formats of files, recognised by the first line:
  *   Mooncake  {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [one
  *             for each 512 tokens of the prompt]}
  *   Azure     TIMESTAMP,ContextTokens,GeneratedTokens: lengths only, nothing is shared
@@ -22,16 +24,6 @@
 #include <stdint.h>
 
 #include "base/str.h"
-
-/* ---- traces ---- */
-
-/* A request trace: when each request arrived, its lengths, and which tokens are shared.
- *
- * Tokens are ids. Every text has its own range of negative ids, which count up, so two
- * texts never share a token; ids given by the file are kept. trace_read.h describes the
- * file formats.
- *
- * Immutable after reading. */
 
 /* tokens per hash id; most tokens of a request's prompt or answer */
 enum { TRACE_BLOCK_TOKENS = 512, TRACE_MAX_TOKENS = 1 << 24 };
@@ -69,8 +61,6 @@ int32_t trace_token_of(int32_t id, int32_t n_vocab);
 
 /* Writes a request's tokens to out[n_prompt + n_output]. */
 void trace_tokens(const trace *t, const trace_request *r, int32_t *out);
-
-/* ---- trace_read ---- */
 
 /* Reads a file, at most its first `limit` requests (0: all). QUIRE_BAD_FILE,
  * QUIRE_TOO_LARGE, QUIRE_NOT_FOUND, QUIRE_IO, QUIRE_NO_MEMORY; err names file and line,

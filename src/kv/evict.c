@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -190,23 +189,7 @@ struct kv_evict {
     kv_heap deadlines; /* candidates whose level will change, in the order of these times */
 };
 
-/* ---- names and ranges ---- */
-
-static const char *const names[] = {"lru", "lfu", "gdsf", "learned", "caller"};
-
-quire_err kv_policy_parse(const char *name, kv_policy *out) {
-    for (kv_policy p = KV_EVICT_LRU; p < KV_EVICT_CALLER; p++) {
-        if (strcmp(name, names[p]) == 0) {
-            *out = p;
-            return QUIRE_OK;
-        }
-    }
-    return QUIRE_INVALID;
-}
-
-const char *kv_policy_name(kv_policy policy) {
-    return names[policy];
-}
+/* ---- ranges ---- */
 
 bool kv_retention_is_valid(const kv_retention *r) {
     return r->priority >= 0 && r->priority <= KV_PRIORITY_MAX && r->priority_us >= 0 &&

@@ -48,12 +48,6 @@ typedef enum kv_policy {
     KV_EVICT_CALLER
 } kv_policy;
 
-/* Parses the name of a policy that a user may choose: lru, lfu, gdsf, learned.
- * QUIRE_INVALID: another name; *out is unchanged. */
-quire_err kv_policy_parse(const char *name, kv_policy *out);
-/* Returns the name of a policy; "caller" for KV_EVICT_CALLER. */
-const char *kv_policy_name(kv_policy policy);
-
 #define KV_PRIORITY_DEFAULT 50
 #define KV_PRIORITY_MAX     100
 /* Longest time in a retention: 10 years, in microseconds. */

@@ -89,7 +89,7 @@ def test_the_picture_without_a_capacity_that_holds_a_request_has_the_level_alone
 
 @pytest.mark.parametrize("arguments,status,words", [
     ([], 2, ["TRACE"]),
-    (["{trace}", "--pages", "10,x"], 2, ["--pages 10,x", "1000,2000"]),
+    (["{trace}", "--pages", "10,x"], 2, ["--pages 10,x", "1,4,16"]),
     (["{trace}", "--pages", ""], 2, ["--pages", "empty"]),
     (["{trace}", "--policy", "fifo"], 2, ["--policy fifo", "lru", "belady"]),
     (["{trace}", "--page-size", "1024"], 2, ["--page-size 1024", "512"]),
@@ -176,7 +176,6 @@ def test_guesses_and_host_memory_have_rows_of_their_own(quire):
     (["--described", "opt-13b,a100-40gb", "--acceptance", "1.5"], "from 0 to 1"),
     (["--described", "opt-13b,a100-40gb", "--acceptance", ","], "from 0 to 1"),
     (["--described", "opt-13b,a100-40gb", "--draft-us", "5"], "needs --acceptance"),
-    (["--described", "opt-13b,a100-40gb", "--preemption-mode", "swap"], "needs --swap-space"),
     (["--described", "opt-13b,abacus"], "a100-40gb"),
     (["--described", "abacus,a100-40gb"], "opt-13b"),
     (["--described", "opt-13b,a100-40gb", "--slo", "soon"], "first=1,gap=0.1,token=0.2"),

@@ -114,20 +114,6 @@ static void expect_order(cache *c, const int32_t *tokens, int32_t n) {
 
 /* ---- the policies, by hand ---- */
 
-TEST(policies_have_names) {
-    const char *known[] = {"lru", "lfu", "gdsf", "learned"};
-    kv_policy p = KV_EVICT_CALLER;
-    for (int32_t i = 0; i < 4; i++) {
-        assert_int_equal(kv_policy_parse(known[i], &p), QUIRE_OK);
-        assert_int_equal(p, i);
-        assert_string_equal(kv_policy_name(p), known[i]);
-    }
-    assert_int_equal(kv_policy_parse("caller", &p), QUIRE_INVALID);
-    assert_int_equal(kv_policy_parse("LRU", &p), QUIRE_INVALID);
-    assert_int_equal(kv_policy_parse("", &p), QUIRE_INVALID);
-    assert_int_equal(p, KV_EVICT_LEARNED);
-}
-
 /* Worked example 18, one page a token: the longest free goes first, touch rescues,
  * contents stay until the page is given out again. */
 TEST(lru_lets_the_longest_unused_go_first) {
