@@ -16,6 +16,15 @@ bool str_contains(str s, str part) {
     return part.n == 0 || (s.n > 0 && memmem(s.p, s.n, part.p, part.n) != NULL);
 }
 
+bool str_is_one_of(str s, const char *names) {
+    size_t n = strcspn(names, "|");
+    while (!str_eq(s, (str){names, n}) && names[n] != '\0') {
+        names += n + 1;
+        n = strcspn(names, "|");
+    }
+    return str_eq(s, (str){names, n});
+}
+
 uint64_t str_hash(uint64_t h, str s) {
     for (size_t i = 0; i < s.n; i++) {
         h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;

@@ -43,6 +43,8 @@ static inline bool str_ends(str s, const char *with) {
 }
 
 bool str_contains(str s, str part);
+/* Whether s is one of names separated by '|'. */
+bool str_is_one_of(str s, const char *names);
 /* Returns the FNV-1a hash of s, continuing from h, the hash of the text before it or
  * STR_HASH_START. A client can construct texts with equal hashes. */
 #define STR_HASH_START 0xcbf29ce484222325u

@@ -179,28 +179,13 @@ quire_err config_set_states(const config *c, const state_layers *s, model_desc *
     return QUIRE_OK;
 }
 
-/* Whether a text is one of alternatives separated by '|'. */
-static bool state_type_is(str text, const char *names) {
-    for (const char *at = names; text.n > 0; at++) {
-        const size_t n = strcspn(at, "|");
-        if (n == text.n && memcmp(at, text.p, n) == 0) {
-            return true;
-        }
-        at += n;
-        if (*at == 0) {
-            break;
-        }
-    }
-    return false;
-}
-
 quire_err config_state_types(const config *c, const model_desc *d, const char *recurrent, state_layers *s,
                              bool *found) {
     *found = config_has(c, NULL, "layer_types");
     for (int32_t i = 0; *found && i < d->n_layers; i++) {
         str type;
         TRY(config_str_at(c, "layer_types", (size_t)i, &type));
-        s->recurs[i] = state_type_is(type, recurrent);
+        s->recurs[i] = str_is_one_of(type, recurrent);
         s->attends[i] = !s->recurs[i];
         s->has_window[i] = s->may_have_windows && str_is(type, "sliding_attention");
         bool is_full = str_is(type, "full_attention") || str_is(type, "attention") ||

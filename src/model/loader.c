@@ -60,9 +60,13 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
     return found || quant_linear_is(l, name, layer);
 }
 
-quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const char *suffix) {
+quire_err loader_required(const loader *l, const void *found, weight_name name, int32_t layer,
+                          const char *suffix) {
     assert(l != NULL);
     char full[LOADER_NAME_BYTES];
+    if (found != NULL) {
+        return QUIRE_OK;
+    }
     loader_full_name(l, name, layer, suffix, full);
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete",
                    model_file_path(l->file), full);
@@ -308,7 +312,7 @@ static quire_err find_and_load(loader *l, weight_name name, const weight_name *o
     scale.n_bytes = (size_t)n_out * sizeof *scales;
     e = is_quantised ? load_quantised(l, &q, bias, kind, n_out, out)
         : w          ? load_linear(l, w, scales != NULL ? &scale : NULL, bias, p, kind, n_out, n_in, out)
-                     : loader_missing(l, name, layer, ".weight");
+                     : loader_required(l, NULL, name, layer, ".weight");
 done:
     if (is_quantised) {
         quant_linear_deinit(&q);
@@ -413,9 +417,7 @@ static quire_err find_turned(loader *l, weight_name name, int32_t layer, const w
         return e;
     }
     TRY(find_either(l, name, layer, false, &w));
-    if (w == NULL) {
-        return loader_missing(l, name, layer, ".weight");
-    }
+    TRY(loader_required(l, w, name, layer, ".weight"));
     TRY(quant_row_scales(l, w, name, layer, rows, n_in, &scales));
     const tensor_view scale = {.data = scales};
     quire_err e = take_part(l, w, rows, n_in, n_out, &part, &copy);
@@ -496,9 +498,7 @@ quire_err loader_conv(loader *l, weight_name name, int32_t layer, conv_channels 
     const tensor_view *w, *bias;
     tensor_view taps, biases;
     TRY(loader_find(l, name, layer, ".weight", &w));
-    if (w == NULL) {
-        return loader_missing(l, name, layer, ".weight");
-    }
+    TRY(loader_required(l, w, name, layer, ".weight"));
     loader_use(l, w)->as_is = true;
     TRY(channels_of(l, w, at, n_taps, &taps));
     TRY(loader_find(l, name, layer, ".bias", &bias));
@@ -515,9 +515,7 @@ static quire_err add_taps(loader *l, weight_name name, int32_t layer, int32_t n_
     const tensor_view *w;
     int64_t n_elements = 1;
     TRY(loader_find(l, name, layer, ".weight", &w));
-    if (w == NULL) {
-        return loader_missing(l, name, layer, ".weight");
-    }
+    TRY(loader_required(l, w, name, layer, ".weight"));
     loader_use(l, w)->as_is = true;
     for (int32_t i = 0; i < w->n_dims; i++) {
         n_elements *= w->dims[i];
@@ -565,9 +563,7 @@ static quire_err find_rows(loader *l, weight_name name, const weight_name *or_na
     if (!*whole && or_name) {
         TRY(loader_find(l, *or_name, NO_LAYER, ".weight", whole));
     }
-    if (!*whole) {
-        return loader_missing(l, name, NO_LAYER, ".weight");
-    }
+    TRY(loader_required(l, *whole, name, NO_LAYER, ".weight"));
     TRY(loader_check_shape(l, *whole, 2, n_rows, width, 1));
     *out = as_matrix(*whole, n_rows, width);
     return QUIRE_OK;

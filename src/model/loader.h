@@ -92,9 +92,10 @@ quire_err loader_matrix(loader *l, weight_name name, int32_t layer, const char *
 quire_err loader_matrices(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n,
                           int64_t n_out, int64_t n_in, float **out);
 
-/* For the loader's own files: sets the error for a missing tensor, with a suffix
+/* For the loader's own files: found NULL sets the error for a missing tensor, with a suffix
  * of its name. */
-quire_err loader_missing(const loader *l, weight_name name, int32_t layer, const char *suffix);
+quire_err loader_required(const loader *l, const void *found, weight_name name, int32_t layer,
+                          const char *suffix);
 /* Reads the first n elements of a float tensor as f32 into *out; free it with
  * mem_free. */
 quire_err loader_read_floats(const loader *l, const tensor_view *t, int64_t n, float **out);

@@ -27,9 +27,7 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
     norm_spec s = *spec;
     tensor_view flat;
     TRY(find_norm(l, name, layer, s.kind, false, &w));
-    if (!w) {
-        return loader_missing(l, name, layer, ".weight");
-    }
+    TRY(loader_required(l, w, name, layer, ".weight"));
     flat = *w;
     if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight per head */
         flat.n_dims = 1;
@@ -60,9 +58,7 @@ quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const n
     float *scaled;
     norm_spec s = *spec;
     TRY(loader_vector(l, name, layer, ".weight", s.width, &scaled));
-    if (scaled == NULL) {
-        return loader_missing(l, name, layer, ".weight");
-    }
+    TRY(loader_required(l, scaled, name, layer, ".weight"));
     for (int32_t i = 0; i < s.width; i++) {
         scaled[i] *= scale;
     }
@@ -81,11 +77,10 @@ quire_err loader_scaled_norm(loader *l, weight_name name, int32_t layer, const n
 static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t width, int32_t n, float *to) {
     char memory[WEIGHT_NAME_BYTES];
     for (int32_t head = 0; head < n; head++) {
+        const weight_name of_head = weight_name_at(name, layer, head, memory);
         float *one;
-        TRY(loader_vector(l, weight_name_at(name, layer, head, memory), layer, ".weight", width, &one));
-        if (one == NULL) {
-            return loader_missing(l, weight_name_at(name, layer, head, memory), layer, ".weight");
-        }
+        TRY(loader_vector(l, of_head, layer, ".weight", width, &one));
+        TRY(loader_required(l, one, of_head, layer, ".weight"));
         memcpy(to + (int64_t)head * width, one, (size_t)width * sizeof *to);
         mem_free(one);
     }
@@ -114,7 +109,7 @@ done:
 
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
     TRY(loader_vector(l, name, NO_LAYER, suffix, n, out));
-    return *out != NULL ? QUIRE_OK : loader_missing(l, name, NO_LAYER, suffix);
+    return loader_required(l, *out, name, NO_LAYER, suffix);
 }
 
 /* n 0: one matrix. */
@@ -123,9 +118,7 @@ static quire_err find_matrices(loader *l, weight_name name, int32_t layer, const
     const tensor_view *t;
     size_t count = 0;
     TRY(loader_find(l, name, layer, suffix, &t));
-    if (t == NULL) {
-        return loader_missing(l, name, layer, suffix);
-    }
+    TRY(loader_required(l, t, name, layer, suffix));
     TRY(loader_check_shape(l, t, n > 0 ? 3 : 2, n > 0 ? n : n_out, n > 0 ? n_out : n_in, n_in));
     loader_use(l, t)->as_is = true;
     float *rows =

@@ -137,16 +137,6 @@ static void quant_spell(const model_file *f, const char *key, char value[MAX_VAL
     }
 }
 
-static bool quant_is_one_of(const char *value, const char *values) {
-    size_t n = strlen(value);
-    for (const char *at = values; at != NULL; at = strchr(at, '|') != NULL ? strchr(at, '|') + 1 : NULL) {
-        if (strcspn(at, "|") == n && memcmp(at, value, n) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Writes a rule's values as in a sentence: "a, b or c". */
 static void quant_list_values(const char *values, strbuf *out) {
     for (const char *at = values; *at != 0;) {
@@ -162,7 +152,7 @@ static quire_err quant_check_value(const model_file *f, const char *key, const c
     char value[MAX_VALUE];
     strbuf list = {0};
     quant_spell(f, key, value);
-    if (quant_is_one_of(value, values)) {
+    if (str_is_one_of(str_of(value), values)) {
         return QUIRE_OK;
     }
     quant_list_values(values, &list);

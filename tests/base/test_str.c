@@ -56,6 +56,14 @@ TEST(a_part_is_found_anywhere_and_the_empty_one_everywhere) {
     assert_true(str_contains((str){NULL, 0}, (str){NULL, 0}));
 }
 
+TEST(a_name_is_one_of_alternatives_only_as_a_whole) {
+    assert_true(str_is_one_of(str_of("mamba"), "mamba|linear"));
+    assert_true(str_is_one_of(str_of("linear"), "mamba|linear"));
+    assert_false(str_is_one_of(str_of("mam"), "mamba|linear"));
+    assert_false(str_is_one_of(str_of("mamba|linear"), "mamba|linear"));
+    assert_false(str_is_one_of((str){NULL, 0}, "mamba|linear"));
+}
+
 /* The published values of FNV-1a with 64 bits. */
 TEST(a_hash_is_fnv_1a_and_can_be_continued) {
     assert_true(str_hash(STR_HASH_START, str_of("")) == STR_HASH_START);
