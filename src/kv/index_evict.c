@@ -44,18 +44,23 @@ static int32_t index_branch_end(const kv_index *ix, int32_t e) {
     return e;
 }
 
+/* Removes the pages of entry e that no sequence holds. */
+static void index_remove_unused(kv_index *ix, int32_t e) {
+    const int32_t *pages = kv_tree_pages(&ix->tree, e);
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        if (pages[g] != TREE_NONE && kv_pool_count(ix->pool, (page_id){pages[g]}) == 0) {
+            kv_index_remove_page(ix, e, g);
+        }
+    }
+}
+
 /* Evicts what follows the page of entry e, except pages that sequences hold and entries
  * with a path. With its last follower e may go too, if it lacks pages. */
 static void evict_after(kv_index *ix, int32_t e, page_id page) {
     int32_t end = index_branch_end(ix, e), n_before = ix->tree.n_entries + 1;
     while (end != e && ix->tree.n_entries < n_before) {
-        const int32_t *pages = kv_tree_pages(&ix->tree, end);
         n_before = ix->tree.n_entries;
-        for (int32_t g = 0; g < ix->o.n_groups; g++) {
-            if (pages[g] != TREE_NONE && kv_pool_count(ix->pool, (page_id){pages[g]}) == 0) {
-                kv_index_remove_page(ix, end, g);
-            }
-        }
+        index_remove_unused(ix, end);
         kv_index_prune(ix, end);
         end = kv_pool_entry(ix->pool, page) == e ? index_branch_end(ix, e) : e;
     }
@@ -142,12 +147,8 @@ static int32_t index_clear_namespace(kv_index *ix, kv_path *walk) {
     int32_t n = 0;
     kv_index_move_pin(ix, walk, kv_tree_last(&ix->tree, ix->namespaces.slots[walk->namespace].root));
     for (; walk->entry != TREE_NONE; n++) {
-        const int32_t e = walk->entry, *pages = kv_tree_pages(&ix->tree, e);
-        for (int32_t g = 0; g < ix->o.n_groups; g++) {
-            if (pages[g] != TREE_NONE && kv_pool_count(ix->pool, (page_id){pages[g]}) == 0) {
-                kv_index_remove_page(ix, e, g);
-            }
-        }
+        const int32_t e = walk->entry;
+        index_remove_unused(ix, e);
         index_clear_states(ix, e);
         kv_index_move_pin(ix, walk, kv_tree_previous(&ix->tree, e));
     }

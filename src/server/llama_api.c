@@ -99,15 +99,10 @@ static void llama_write_timings(const response *a, const response_choice *c, jso
 
 /* Writes a token's object without its closing brace. */
 static void llama_begin_token(const response *a, const quire_logprob *p, json_out *o) {
-    str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
     json_int(json_name(o, "id"), p->token);
     response_write_token_text(a, p->token, json_name(o, "token"));
-    json_begin(json_name(o, "bytes"), '[');
-    for (size_t i = 0; i < bytes.n; i++) {
-        json_int(json_item(o), (unsigned char)bytes.p[i]);
-    }
-    json_end(o, ']');
+    response_write_bytes(response_token_bytes(a, p->token), json_name(o, "bytes"));
     json_number(json_name(o, "logprob"), response_logprob(p->logprob));
 }
 

@@ -246,18 +246,13 @@ static int chat_write_headers(const quire_info *engine, char *out, size_t size) 
 
 /* Writes a token's object without its closing brace. */
 static void chat_begin_token(const response *a, const quire_logprob *p, json_out *o) {
-    str bytes = response_token_bytes(a, p->token);
     json_begin(json_item(o), '{');
     char name[RESPONSE_TOKEN_NAME_BYTES];
     str token =
         a->more->tokens_as_ids ? response_token_name(p->token, name) : response_token_text(a, p->token);
     json_text(json_name(o, "token"), token.p, token.n);
     json_number(json_name(o, "logprob"), response_logprob(p->logprob));
-    json_begin(json_name(o, "bytes"), '[');
-    for (size_t i = 0; i < bytes.n; i++) {
-        json_int(json_item(o), (unsigned char)bytes.p[i]);
-    }
-    json_end(o, ']');
+    response_write_bytes(response_token_bytes(a, p->token), json_name(o, "bytes"));
 }
 
 static quire_err chat_add_logprob(const response *a, strbuf *list, const quire_logprob *p, int32_t width) {

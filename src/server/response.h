@@ -373,6 +373,8 @@ double response_logprob(float logprob);
 str response_token_bytes(const response *a, int32_t token);
 str response_token_text(const response *a, int32_t token);
 void response_write_token_text(const response *a, int32_t token, json_out *o);
+/* Writes bytes as an array of numbers. */
+void response_write_bytes(str bytes, json_out *o);
 /* Writes token_id:7, the form in which a token's id replaces its text. */
 #define RESPONSE_TOKEN_NAME_BYTES 24
 str response_token_name(int32_t token, char out[RESPONSE_TOKEN_NAME_BYTES]);

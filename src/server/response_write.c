@@ -428,6 +428,14 @@ void response_write_token_text(const response *a, int32_t token, json_out *o) {
     json_text(o, text.p, text.n);
 }
 
+void response_write_bytes(str bytes, json_out *o) {
+    json_begin(o, '[');
+    for (size_t i = 0; i < bytes.n; i++) {
+        json_int(json_item(o), (unsigned char)bytes.p[i]);
+    }
+    json_end(o, ']');
+}
+
 /* Appends a prompt's token to "prompt_logprobs":
  * {"ID":{"logprob":..,"rank":..,"decoded_token":..},..}, or null if it has no numbers. */
 static quire_err response_add_prompt_logprob(const response *a, response_prompt *to, const quire_logprob *p,

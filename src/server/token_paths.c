@@ -7,10 +7,6 @@ static const response_prompt *tokenize_prompt(const response *a) {
     return &a->prompts[0];
 }
 
-static const quire_engine *tokenize_engine(const response *a) {
-    return response_engine(a);
-}
-
 static void tokenize_write_nothing(const response *a, json_out *o) {
     (void)a, (void)o;
 }
@@ -20,7 +16,7 @@ static void tokenize_write_nothing(const response *a, json_out *o) {
 
 static void tokenize_write(const response *a, int32_t i, json_out *o) {
     const response_prompt *p = tokenize_prompt(a);
-    const quire_engine *e = tokenize_engine(a);
+    const quire_engine *e = response_engine(a);
     (void)i;
     json_begin(o, '{');
     json_int(json_name(o, "count"), (int64_t)p->n_ids);
@@ -58,11 +54,7 @@ static void tokenize_write_piece(const response *a, int32_t id, json_out *o) {
     if (utf8_is_valid(bytes)) {
         json_text(o, bytes.p, bytes.n);
     } else {
-        json_begin(o, '[');
-        for (size_t i = 0; i < bytes.n; i++) {
-            json_int(json_item(o), (unsigned char)bytes.p[i]);
-        }
-        json_end(o, ']');
+        response_write_bytes(bytes, o);
     }
     json_end(o, '}');
 }
