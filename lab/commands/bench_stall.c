@@ -129,7 +129,7 @@ static quire_err measure_target(stall *b, const bench_table *t, double target_ms
     TRY(client_open(&own, o->off, NULL, &b->client, err));
     const int32_t longest = b->client.info->max_model_len;
     const bool fits = o->n_prompt + 2 <= longest && STREAM_PROMPT + 2 <= longest;
-    quire_err e;
+    quire_err e = QUIRE_OK;
     TRY_DONE(e, fits ? QUIRE_OK
                      : err_set(err, QUIRE_INVALID, -1, "--prompt %d: the model takes %d tokens; ask for less",
                                (int)o->n_prompt, (int)longest));

@@ -54,7 +54,7 @@ static quire_err scored_encode(const char *path, const model_file *f, token_list
     strbuf text = {0};
     tokenizer *t = NULL;
     quire_error why;
-    quire_err e;
+    quire_err e = QUIRE_OK;
     TRY_DONE(e, files_read_text(path, &text, err));
     e = tokenizer_open(model_file_vocab(f), &t, &why);
     if (e != QUIRE_OK) {

@@ -220,7 +220,7 @@ static const flag perplexity_flags[] = {
 static quire_err perplexity_run(const cli_options *cli, quire_error *err) {
     scoring g = {.o = (const void *)cli, .shows_progress = !cli->quiet && isatty(STDERR_FILENO)};
     TRY(files_check_named("--out", cli->out, err));
-    quire_err e;
+    quire_err e = QUIRE_OK;
     TRY_DONE(e, open_scoring(&g, err));
     e = score_all(&g, err);
     if (g.shows_progress) {
