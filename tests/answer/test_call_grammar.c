@@ -621,8 +621,8 @@ TEST(only_the_refused_property_is_loosened) {
          "true",
          {"{\"a\": \"xy\", \"n\": 0}", "{\"a\": \"b\", \"n\": 0}"},
          {"{\"a\": \"\", \"n\": 0}"}},
-        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"a.{11}$\"},{\"pattern\":\"b.{12}$\"},{\"maxLength\":"
-         "20}]}",
+        /* 150 x 151 states, which take a fifth of the time that a grammar may take */
+        {"{\"type\":\"string\",\"allOf\":[{\"pattern\":\"^(a{150})*$\"},{\"pattern\":\"^(a{151})*$\"}]}",
          "{\"const\":1}",
          {"{\"a\": \"c\", \"n\": 1}"},
          {"{\"a\": \"c\", \"n\": 2}", "{\"a\": 2, \"n\": 1}"}},
