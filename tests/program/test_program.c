@@ -261,8 +261,8 @@ static quire_err run_short_of_memory(int64_t n, bool *is_past) {
     quire_program_event ev = {0};
     quire_error why = {0};
     fault_at(n);
-    quire_err e = quire_program_open(ps, chat, sizeof chat - 1, NULL, &s, &why);
-    while (e == QUIRE_OK && ev.kind != QUIRE_PROGRAM_IDLE) {
+    quire_err opened = quire_program_open(ps, chat, sizeof chat - 1, NULL, &s, &why);
+    while (opened == QUIRE_OK && ev.kind != QUIRE_PROGRAM_IDLE) {
         if (!quire_programs_next(ps, &ev)) {
             quire_programs_wait(ps, 1000000);
         } else if (ev.kind == QUIRE_PROGRAM_FAILED && why.code == QUIRE_OK) {
@@ -274,7 +274,7 @@ static quire_err run_short_of_memory(int64_t n, bool *is_past) {
     if (why.code != QUIRE_OK && why.message[0] == '\0') {
         fail_msg("allocation %lld: %s without a text", (long long)n, quire_err_name(why.code));
     }
-    if (e == QUIRE_OK && why.code == QUIRE_OK) {
+    if (opened == QUIRE_OK && why.code == QUIRE_OK) {
         assert_int_equal(variable_of(s, "b", -1).completion_tokens, 2);
     }
     quire_state_close(s);
