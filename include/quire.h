@@ -351,7 +351,7 @@ typedef struct quire_options {
     /* most memory for weights, buffers and KV pages of this engine and those beside it;
      * 0: all that the machine has */
     int64_t models_memory_bytes;
-    quire_convert convert;
+    quire_convert convert, runner; /* LAST in either is enough */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes; for callers that cannot include this

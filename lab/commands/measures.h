@@ -47,7 +47,7 @@ typedef enum shaped_use { SHAPED_NOT, SHAPED_IDS, SHAPED_TEXTS } shaped_use;
 quire_err shaped_open(const cli_options *o, const char *shape, const char *type, shaped_use use,
                       quire_options *e, synthetic *out, quire_error *err);
 #define SHAPE_FLAGS                                                                                          \
-    {"--shape", "NAME", "random weights of a published shape: " MODEL_SHAPES, TEXT(shape)}, {                \
+    {"--shape", "NAME", "random weights of a published shape, as in bench speed --shape", TEXT(shape)}, {    \
         "--type", "TYPE", "of its weights: q4_0, q8_0, q4_k, mxfp4, int8, bf16, f32", TEXT(type)             \
     }
 

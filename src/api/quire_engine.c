@@ -43,7 +43,8 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                          .opens_objects = o->json_additional_properties == QUIRE_JSON_PROPERTIES_SCHEMA,
                          .json_space = (grammar_space)o->json_whitespace,
                          .defaults = e->defaults.n > 0 ? &e->defaults : NULL};
-    if (o->convert == QUIRE_CONVERT_LAST && !c.no_tokens && c.pooling.kind == POOLING_NONE) {
+    const bool pools_last = o->convert == QUIRE_CONVERT_LAST || o->runner == QUIRE_CONVERT_LAST;
+    if (pools_last && !c.no_tokens && c.pooling.kind == POOLING_NONE) {
         c.pooling.kind = POOLING_LAST;
         c.pooling.normalise = true;
     }

@@ -33,7 +33,7 @@
 #include "file/model_file.h"
 
 #define PACKED_MAGIC   "QUIREPCK"
-#define PACKED_VERSION 1 /* version of this layout; the backend has its own for weights */
+#define PACKED_VERSION 2 /* version of this layout; the backend has its own for weights */
 #define PACKED_ALIGN   4096
 #define PACKED_BLOCK   ((uint64_t)1 << 20)
 #define PACKED_SUFFIX  ".packed"

@@ -494,8 +494,14 @@ quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
         return jrun_undefined(r, callee);
     case J_FUNCTION:
         return jcall_function(r, callee.u.function, NULL, args, out);
-    case J_METHOD:
-        return jcall_function(r, callee.u.method->function, &callee.u.method->self, args, out);
+    case J_METHOD: {
+        const jmethod *m = callee.u.method;
+        if (m->self.safe && !jinja_escapes(m->function)) {
+            str text;
+            TRY(jrun_to_text(r, m->self, &text)); /* which refuses it */
+        }
+        return jcall_function(r, m->function, &m->self, args, out);
+    }
     case J_MACRO:
         return call_macro(r, callee.u.macro, args, out);
     case J_TURNS: { /* a joiner */

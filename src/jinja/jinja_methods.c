@@ -706,6 +706,10 @@ static const jfunction of_turns[] = {{"next", "self", cycler_next, 0}, {"reset",
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
+bool jinja_escapes(const jfunction *f) {
+    return f->call == str_format || f->call == str_format_map;
+}
+
 const jfunction *jinja_find_method(jvalue object, str name) {
     switch (object.kind) {
     case J_STRING:

@@ -282,6 +282,10 @@ const jfunction *jinja_find_global(str name);
 const jfunction *jinja_find_method(jvalue object, str name);
 const jfunction *jfunction_find(const jfunction *table, size_t n, str name);
 
+/* Whether a method of strings escapes what it inserts into an escaped string; the others
+ * are not supported on such strings. */
+bool jinja_escapes(const jfunction *f);
+
 /* ---- JSON (jinja_json.c) ---- */
 
 quire_err jjson_read(jrun *r, str text, jvalue *out);

@@ -99,10 +99,14 @@ static const flag_choice quantizations[] = {
 };
 static const flag_choice message_tokens[] = {
     {"plain", NULL, QUIRE_MESSAGE_TOKENS_PLAIN}, {"parse", NULL, QUIRE_MESSAGE_TOKENS_PARSE}, {0}};
-static const flag_choice conversions[] = {
-    {"none", NULL, QUIRE_CONVERT_REQUESTED},     {"auto", NULL, QUIRE_CONVERT_REQUESTED},
-    {"generate", NULL, QUIRE_CONVERT_REQUESTED}, {"embed", NULL, QUIRE_CONVERT_LAST},
-    {"pooling", NULL, QUIRE_CONVERT_LAST},       {0}};
+static const flag_choice conversions[] = {{"none", NULL, QUIRE_CONVERT_REQUESTED},
+                                          {"auto", NULL, QUIRE_CONVERT_REQUESTED},
+                                          {"embed", NULL, QUIRE_CONVERT_LAST},
+                                          {0}};
+static const flag_choice runners[] = {{"generate", NULL, QUIRE_CONVERT_REQUESTED},
+                                      {"auto", NULL, QUIRE_CONVERT_REQUESTED},
+                                      {"pooling", NULL, QUIRE_CONVERT_LAST},
+                                      {0}};
 static const flag_choice tier_writes[] = {
     {"evict", NULL, QUIRE_TIER_WRITE_EVICT}, {"through", NULL, QUIRE_TIER_WRITE_THROUGH}, {0}};
 static const flag_choice cache_on[] = {{"token", NULL, QUIRE_PREFIX_CACHE_TOKEN}, {0}};
@@ -161,10 +165,11 @@ const flag flags_answers[] = {
     {"--reasoning-parser", "NAME",
      "format of reasoning: auto (from the chat template), none, or a name from docs/tools.md", FLAG_TEXT,
      AT(reasoning_parser), .text = "auto", .rare = true},
-    {"--convert --runner", NULL,
+    {"--convert", NULL,
      "embeddings of a model that generates text: the request names the pooling, or (embed) the last token "
      "unless it does",
      FLAG_CHOICE, AT(convert), .choices = conversions, .rare = true},
+    {"--runner", NULL, "pooling: as --convert embed", FLAG_CHOICE, AT(runner), .choices = runners, .rare = true},
     {0},
 };
 const flag flags_attention[] = {

@@ -167,6 +167,7 @@ TEST(a_converted_model_pools_its_last_token_unless_a_request_says_otherwise) {
         o.n_threads = 1;
         o.n_pages = 64;
         assert_int_equal(quire_options_set(&o, names[i % 2][0], names[i % 2][1], &err), QUIRE_OK);
+        assert_int_equal(quire_options_set(&o, names[1 - i % 2][0], "auto", &err), QUIRE_OK);
         assert_int_equal(quire_engine_open(&o, &e, &err), QUIRE_OK);
         assert_int_equal(quire_embed(e, &input, 1, &named, &expected, &n_row, &err), QUIRE_OK);
         assert_int_equal(quire_embed(e, &input, 1, i / 2 == 0 ? NULL : &named, &row, &n_row, &err), QUIRE_OK);

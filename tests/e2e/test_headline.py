@@ -102,7 +102,6 @@ def test_a_files_requests_are_served(quire, tmp_path):
     (["builtin", "--shape", "1.1b"], "a MODEL or --shape is run, not both"),
     (["--shape", "1.1b", "--type", "q9"], "--type q9: must be"),
     (["--rates", "0"], "--rates 0: must be"),
-    (["--max-num-batched-tokens", "8"], "--max-num-batched-tokens 8: must be at least --max-num-seqs"),
     (["--max-model-len", "64", "--trace", "/nowhere"], "/nowhere"),
 ])
 def test_what_cannot_be_run_is_refused(quire, arguments, words):

@@ -137,7 +137,8 @@ def test_a_packed_model_is_the_quantised_one(quire, tmp_path, kind):
     assert is_so["packed"] and is_so["n_params"] == planned["n_params"]
     assert planned["weight_bytes"] < (0.7 if kind == "fp8" else 0.6) * facts(quire, model)["weight_bytes"]
     if kind == "int8":
-        assert want == logits(quire, model, tmp_path / "c.npy", "--compute", "int8")[0]
+        types = is_so["weight_bytes_by_type"]
+        assert set(types) == {"int8", "q8_0", "bf16"} and types["bf16"] < 320 * 256 * 2, types  # norms alone
         assert "--quantization int8 computes in int8" in run(quire, "logits", model, "--ids", "1", "--out", tmp_path / "d.npy", "--quantization", kind,
                                                                 "--compute", "f32").stderr
     elif kind == "fp8":

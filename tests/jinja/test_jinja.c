@@ -318,6 +318,16 @@ TEST(a_format_that_is_not_a_text_uses_its_text) {
            "['a']5<generator object>");
 }
 
+TEST(methods_of_escaped_strings_are_refused_unless_they_escape) {
+    static const char *const calls[] = {"replace('&', '<b>')", "join(['<', '&'])", "split('&')", "upper()"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char source[64];
+        (void)snprintf(source, sizeof source, "{{ ('a<b' | e).%s }}", calls[i]);
+        refuse(source, "{}", QUIRE_UNSUPPORTED, "escaped string");
+    }
+    expect("{{ ('{}' | e).format('<') }}{{ ('{a}' | e).format_map({'a': '>'}) }}", "{}", "&lt;&gt;");
+}
+
 TEST(what_no_published_template_uses_is_refused_by_name) {
     static const char *const calls[][2] = {{"'a' | urlize", "urlize"},
                                            {"l | pprint", "pprint"},
