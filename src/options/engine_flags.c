@@ -169,7 +169,8 @@ const flag flags_answers[] = {
      "embeddings of a model that generates text: the request names the pooling, or (embed) the last token "
      "unless it does",
      FLAG_CHOICE, AT(convert), .choices = conversions, .rare = true},
-    {"--runner", NULL, "pooling: as --convert embed", FLAG_CHOICE, AT(runner), .choices = runners, .rare = true},
+    {"--runner", NULL, "pooling: as --convert embed", FLAG_CHOICE, AT(runner), .choices = runners,
+     .rare = true},
     {0},
 };
 const flag flags_attention[] = {
