@@ -166,10 +166,9 @@ const flag flags_answers[] = {
      "format of reasoning: auto (from the chat template), none, or a name from docs/tools.md", FLAG_TEXT,
      AT(reasoning_parser), .text = "auto", .rare = true},
     {"--convert", NULL,
-     "embeddings of a model that generates text: the request names the pooling, or (embed) the last token "
-     "unless it does",
+     "default pooling for embeddings of a model that generates text: none, or (embed) its last token",
      FLAG_CHOICE, AT(convert), .choices = conversions, .rare = true},
-    {"--runner", NULL, "pooling: as --convert embed", FLAG_CHOICE, AT(runner), .choices = runners,
+    {"--runner", NULL, "pooling: the same as --convert embed", FLAG_CHOICE, AT(runner), .choices = runners,
      .rare = true},
     {0},
 };
